@@ -9,14 +9,7 @@ one. A line that selects counts a unit by the traits of its root, or of the pod 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from ledger.core.evolve.line_charges import (
-    FALLING,
-    InvariantError,
-    Postings,
-    post_begin,
-    post_change,
-    post_lines,
-)
+from ledger.core.evolve.line_charges import InvariantError, Postings, post_change, post_lines
 from ledger.core.model.amounts import Amounts, covers, largest, minus, plus, rise
 from ledger.core.model.commands import BARRED
 from ledger.core.model.state import (
@@ -223,10 +216,7 @@ def replace(
     joined = "" if after.root == BARRED else after.root
     if is_pod and not left and not joined and not space.selected:
         # The change concerns nothing but this key.
-        if before is EMPTY and rule != FALLING:
-            postings = post_begin(state, space.plan, after.charge, rule)
-        else:
-            postings = post_change(state, space.plan, before.charge, after.charge, rule)
+        postings = post_change(state, space.plan, before.charge, after.charge, rule)
         if after is EMPTY:
             drop(state, space.entries, key)
             return postings

@@ -32,9 +32,9 @@ def post_change(state: State, plan: Plan, before: Amounts, after: Amounts, rule:
     if before is after:
         return []
     if not before and rule != FALLING:
-        return post_begin(state, plan, after, rule)
+        return _begin(state, plan, after, rule)
     if not after:
-        return post_end(state, plan, before)
+        return _end(state, plan, before)
     postings: Postings = []
     used, limit = state.used, state.limit
     resources, lines = plan
@@ -52,10 +52,10 @@ def post_change(state: State, plan: Plan, before: Amounts, after: Amounts, rule:
     return postings
 
 
-def post_begin(state: State, plan: Plan, after: Amounts, rule: int) -> Postings:
+def _begin(state: State, plan: Plan, after: Amounts, rule: int) -> Postings:
     """Charge amounts where nothing was charged, by a rule other than `FALLING`.
 
-    Most changes are this or `post_end`; see `post_change`.
+    Most changes are this or `_end`; see `post_change`.
     """
     postings: Postings = []
     used, limit = state.used, state.limit
@@ -75,7 +75,7 @@ def post_begin(state: State, plan: Plan, after: Amounts, rule: int) -> Postings:
     return postings
 
 
-def post_end(state: State, plan: Plan, before: Amounts) -> Postings:
+def _end(state: State, plan: Plan, before: Amounts) -> Postings:
     """Discharge all amounts; see `post_change`."""
     postings: Postings = []
     used = state.used
