@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from support.fakes.kubelet import Asked, Kubelet, kubelet_in
+from support.fakes.kubelet import SECONDS, Asked, Kubelet, kubelet_in
 
 from ledger.core.model.cards import Card, Share
 from vgpu_native.plugin.allocation import garbage_collection
@@ -167,6 +167,10 @@ async def node_with_plugin(
     plugin.devices.replace([card(0), card(1)])
     async with running(plugin):
         await kubelet.wait_listed(known + 1)
+        # The kubelet reads the list before it answers the plugin's registration.
+        async with asyncio.timeout(SECONDS):
+            while not plugin.registered:  # noqa: ASYNC110 - the plugin sends no signal
+                await asyncio.sleep(0.005)
         yield Node(kubelet, plugin, settings, placed)
 
 
