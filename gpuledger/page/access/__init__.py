@@ -1,0 +1,1 @@
+"""Access to the page: the viewer of a request, sessions and form tokens."""

@@ -1,0 +1,63 @@
+"""Page source: what the pages show beside the projection.
+
+The service answers from the live ledger, `gpuledger page` from a store or a backup.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from gpuledger.queries.fit_of_manifest import FitReport
+from webhook.admission.explanation import Explanation
+
+
+class WaitingRow(msgspec.Struct, frozen=True):
+    """A pod that waits behind the scheduling gate.
+
+    `place` counts from 1 in the queue of its namespace. `since` is RFC 3339. `obstacle` is the
+    reason in one sentence, "" before the first try.
+    """
+
+    cluster: str
+    namespace: str
+    pod: str
+    place: int
+    since: str
+    obstacle: str
+
+
+class LogHealth(msgspec.Struct, frozen=True):
+    """The log behind the page: the last position, and its problems as sentences.
+
+    `position` is None when the log cannot be reached. `origin` is the source of the page in words.
+    `head` is the hash of the last record in hex, "" if it is not known.
+    """
+
+    position: int | None
+    origin: str
+    head: str = ""
+    problems: tuple[str, ...] = ()
+
+
+class PageSource(Protocol):
+    """Answers about facts that the projection does not have. Each call has its own deadline.
+
+    Raises PageError: 503 when the source cannot answer, 400 for an invalid body.
+    """
+
+    async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
+        """Return the waiting pods of a namespace, "" for all; None when that is not recorded."""
+        ...
+
+    async def health(self) -> LogHealth:
+        """Return the state of the log."""
+        ...
+
+    async def explain(self, body: bytes, namespace: str, user: str) -> Explanation:
+        """Return the decision about a manifest (JSON); nothing is reserved."""
+        ...
+
+    async def fit(self, body: bytes, namespace: str, at: str) -> FitReport:
+        """Return the nodes on which a manifest's pods fit, as of `at`, "" for now."""
+        ...

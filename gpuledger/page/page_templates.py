@@ -1,0 +1,50 @@
+"""Page templates: Jinja2 with escaping of every value, and the filters of all templates.
+
+A template has loops and conditions only; a view prepares every text and number. Rendering yields
+to the event loop, because reviews are answered by the same loop.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gpuledger.page.quantity_texts import amount_text, percent_text, time_text, visible
+
+STEP_SECONDS: Final = 0.002
+"""Longest time for which a template is rendered before other tasks of the loop run."""
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("gpuledger.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {
+        "visible": visible,
+        "amount": amount_text,
+        "percent": percent_text,
+        "time": time_text,
+    }
+    return environment
+
+
+_ENVIRONMENT: Final = _environment()
+
+
+async def render(template: str, context: Mapping[str, object]) -> bytes:
+    """Return a rendered template in UTF-8."""
+    parts: list[str] = []
+    began = time.perf_counter()
+    for part in _ENVIRONMENT.get_template(template).generate(**context):
+        parts.append(part)
+        if time.perf_counter() - began > STEP_SECONDS:
+            await asyncio.sleep(0)
+            began = time.perf_counter()
+    return "".join(parts).encode()

@@ -1,0 +1,55 @@
+"""Quantity texts: names, amounts, percentages and times as people read them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from ledger.core.model.accounts import resource_of
+from ledger.core.model.display_names import measure
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MIB_OF_GIB: Final = 1024
+
+
+def visible(name: str) -> str:
+    """Return a name with invisible characters as escapes, so that no name imitates another.
+
+    Control characters and marks of direction are invisible, for example.
+    """
+    if name.isprintable():
+        return name
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in name
+    )
+
+
+def amount_text(value: int, key: str) -> str:
+    """Return an amount of a quota key or resource with its unit; memory from 1 GiB on in GiB."""
+    measured = measure(resource_of(key))
+    unit = measured.singular if abs(value) == 1 else measured.many
+    if unit.startswith("MiB"):
+        return _memory(value)
+    if unit.startswith("%"):
+        return f"{value:,} %"
+    return f"{value:,} {unit.partition(' ')[0]}" if unit else f"{value:,}"
+
+
+def _memory(mib: int) -> str:
+    if abs(mib) < _MIB_OF_GIB:
+        return f"{mib:,} MiB"
+    gib = mib / _MIB_OF_GIB
+    return f"{gib:,.0f} GiB" if mib % _MIB_OF_GIB == 0 else f"{gib:,.1f} GiB"
+
+
+def percent_text(part: int, whole: int) -> str:
+    """Return a part in percent of a whole, "no limit" of a whole of 0 without a part."""
+    if whole <= 0:
+        return "0 %" if part <= 0 else "over"
+    return f"{100 * part / whole:.0f} %"
+
+
+def time_text(time: int) -> str:
+    """Return a time in µs of Unix time as a date and time in UTC, "never" for 0."""
+    if not time:
+        return "never"
+    return (_EPOCH + timedelta(microseconds=time)).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,128 @@
+"""The pages' frame: headers, versions, moments, refresh, and refusals as pages."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from support.builders.decide_and_fold import record
+from support.harness.projection_harness import SECOND, START, log_of, project
+from support.pages.page_harness import Tenant, pages
+
+from ledger.core.model import commands
+from ledger.core.model.state import State
+
+MEMORY = "nvidia.com/gpumem"
+
+
+def story() -> list[bytes]:
+    """A quota of 16,000 MiB; a pod of 4,000 is reserved, and then stored."""
+    state = State()
+    demand = {MEMORY: 4_000}
+    steps: list[list[commands.AnyCommand]] = [
+        [commands.SetLimits("quota/c1/red/main", ("c1/red",), {f"limits.{MEMORY}": 16_000}, "a")],
+        [commands.Reserve("c1/red", "pods/p0", "u0", demand, actor="alice")],
+        [commands.Observe("c1/red", "pods/p0", "u0", 7, demand, "watch")],
+    ]
+    payloads = [record(state, step, time=START + n * SECOND) for n, step in enumerate(steps)]
+    return [payload for payload in payloads if payload is not None]
+
+
+@pytest.fixture(scope="module")
+def projection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "ledger.sqlite"
+    asyncio.run(project(path, log_of(story())))
+    return path
+
+
+@pytest.fixture
+async def client(projection: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    async with pages(projection) as client:
+        yield client
+
+
+async def test_the_overview_shows_each_quota_with_its_use(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/page/")
+    assert answer.status_code == 200, answer.text
+    assert "3.9 GiB" in answer.text
+    assert '<rect class="committed" x="0" y="0" width="250"' in answer.text
+
+
+@pytest.mark.parametrize("path", ["/page/", "/page/none", "/page/?at=99", "/page/static/page.css"])
+async def test_each_answer_has_the_security_headers(client: httpx2.AsyncClient, path: str) -> None:
+    headers = (await client.get(path)).headers
+    policy = headers["content-security-policy"]
+    for part in ("default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"):
+        assert part in policy
+    assert "unsafe" not in policy
+    assert "script-src" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+
+
+async def test_a_page_is_not_sent_again_until_it_changes(client: httpx2.AsyncClient) -> None:
+    first = await client.get("/page/")
+    tag = first.headers["etag"]
+    assert tag.startswith('"3-')
+    again = await client.get("/page/", headers={"if-none-match": f'"1-x", W/{tag}'})
+    assert (again.status_code, again.content) == (304, b"")
+    other = await client.get("/page/?at=2", headers={"if-none-match": tag})
+    assert other.status_code == 200
+    assert other.headers["etag"].startswith('"2-')
+
+
+async def test_a_page_of_the_past_has_a_banner_and_no_refresh(client: httpx2.AsyncClient) -> None:
+    now, then = await client.get("/page/"), await client.get("/page/?at=2")
+    assert now.headers["refresh"] == "30"
+    assert "This page shows the past" not in now.text
+    assert "refresh" not in then.headers
+    assert "This page shows the past" in then.text
+    assert 'class="reserved"' in then.text
+
+
+async def test_the_refresh_can_be_paused(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/page/?refresh=off")
+    assert "refresh" not in answer.headers
+    assert "paused" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/page/?at=99", 400, "position 99 is not projected yet"),
+        ("/page/?at=soon", 400, "is neither a position such as 1234"),
+        ("/page/?page=0", 400, "it is 1 to 1000"),
+        ("/page/?at=1&amp;at=2", 200, ""),
+        ("/page/?at=1&at=2", 400, "given more than once"),
+        ("/page/nothing", 404, "There is no page /page/nothing."),
+    ],
+)
+async def test_a_refusal_is_a_page_with_a_remedy(
+    client: httpx2.AsyncClient, path: str, status: int, text: str
+) -> None:
+    answer = await client.get(path)
+    assert answer.status_code == status
+    assert text in answer.text
+    assert ("Remedy" in answer.text) == (status != 200)
+
+
+async def test_hostile_parameters_are_shown_as_text(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/page/", params={"at": "<script>\N{RIGHT-TO-LEFT OVERRIDE}"})
+    assert answer.status_code == 400
+    assert "<script" not in answer.text
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in answer.text
+
+
+async def test_a_tenant_reads_only_namespaces_with_a_right(projection: Path) -> None:
+    async with pages(projection, viewer=Tenant("red")) as client:
+        assert (await client.get("/page/?namespace=red")).status_code == 200
+        for refused in ("/page/", "/page/?namespace=blue"):
+            answer = await client.get(refused)
+            assert answer.status_code == 403
+            assert "Ask for a role" in answer.text
+
+
+async def test_the_root_leads_to_the_pages(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "/page/")
