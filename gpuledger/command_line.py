@@ -11,6 +11,7 @@ from gpuledger.commands import (
     import_hami,
     log_schema,
     node,
+    page,
     pseudonym,
     scheduler,
     serve_and_extender,
@@ -62,6 +63,7 @@ def build() -> typer.Typer:
     for family in (
         demo,
         serve_and_extender,
+        page,
         agent,
         check,
         uninstall,

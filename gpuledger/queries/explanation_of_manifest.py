@@ -28,19 +28,28 @@ async def explain(
 ) -> Explanation:
     """Explain the review or pod in a file. Raises CommandError, and what opening the log raises."""
     body = manifest_input.read(file, settings.review_bytes_max)
-    async with open_log(settings) as opened, writer_on(settings, opened) as writer:
-        _require_cluster(settings.cluster, writer.state)
-        context = admission_from_settings.cluster_context(settings, writer)
-        try:
-            explained = await explain_to(settings, writer, context, body, namespace, username)
-        except BadReview as error:
-            raise CommandError(
-                Exit.USAGE, f"{manifest_input.name_of(file)}: {error.field}: {error.message}"
-            ) from error
+    try:
+        explained = await explain_body(settings, body, namespace, username)
+    except BadReview as error:
+        raise CommandError(
+            Exit.USAGE, f"{manifest_input.name_of(file)}: {error.field}: {error.message}"
+        ) from error
     denial = explained.denial
     if denial is not None and denial.reason is Reason.LEDGER_UNAVAILABLE:
         raise CommandError(Exit.UNREACHABLE, explained.answer)
     return explained
+
+
+async def explain_body(
+    settings: Settings, body: bytes, namespace: str | None, username: str
+) -> Explanation:
+    """Explain a review or manifest in JSON. Raises BadReview, CommandError, and what opening the
+    log raises.
+    """
+    async with open_log(settings) as opened, writer_on(settings, opened) as writer:
+        _require_cluster(settings.cluster, writer.state)
+        context = admission_from_settings.cluster_context(settings, writer)
+        return await explain_to(settings, writer, context, body, namespace, username)
 
 
 def _require_cluster(cluster: str, state: State) -> None:

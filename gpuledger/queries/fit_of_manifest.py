@@ -104,17 +104,24 @@ class _Manifest(msgspec.Struct, rename="camel"):
 async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> FitReport:
     """Fit the pods of a file. Raises CommandError, and what finding and reading the log raises."""
     body = manifest_input.read(file, settings.review_bytes_max)
-    preferences = extender_settings(settings).preferences
     recalled = await ledger_at(settings, at)
-    context = cluster_context(settings, recalled)
     try:
-        explained = await explain_to(settings, recalled, context, body, namespace)
-        where = explained.namespace.rpartition("/")[2] or namespace or NAMESPACE
-        pods = list(_pods(body, where, context.catalog))
+        return await fit_body(settings, recalled, body, namespace)
     except BadReview as error:
         raise CommandError(
             Exit.USAGE, f"{manifest_input.name_of(file)}: {error.field}: {error.message}"
         ) from error
+
+
+async def fit_body(
+    settings: Settings, recalled: PastLedger, body: bytes, namespace: str | None
+) -> FitReport:
+    """Fit the pods of a manifest in JSON at a moment. Raises BadReview, CommandError."""
+    preferences = extender_settings(settings).preferences
+    context = cluster_context(settings, recalled)
+    explained = await explain_to(settings, recalled, context, body, namespace)
+    where = explained.namespace.rpartition("/")[2] or namespace or NAMESPACE
+    pods = list(_pods(body, where, context.catalog))
     trial = _FitTrial(settings.cluster, recalled, preferences=preferences)
     pod_fits = [trial.fit(name, pod, context.rules) for name, pod in pods]
     return FitReport(

@@ -81,6 +81,17 @@ async def restore(settings: Settings, file: str) -> BackupSummary:
     return BackupSummary(shard, head.position, head.hash)
 
 
+def shard_of(file: str) -> str:
+    """Return the shard of a backup. Raises CommandError naming the file."""
+    path = Path(file)
+    try:
+        return archive_file.header_of(next(archive_file.read(path), b""), path).shard
+    except OSError as error:
+        raise CommandError(Exit.USAGE, f"{plainly(error)}; nothing was restored") from error
+    except BadArchive as error:
+        raise CommandError(Exit.FAILED, f"{error}; nothing was restored") from error
+
+
 async def _copy(log: Log, last: int, writer: ArchiveWriter) -> State:
     """Fold and copy the records up to `last`; returns the state there."""
     state = State()

@@ -1,0 +1,1 @@
+"""The pages over a store or a backup, without a service."""
