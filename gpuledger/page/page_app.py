@@ -6,69 +6,80 @@ an ETag that begins with the position of the log.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Route
 
-from gpuledger.page import answer_headers
 from gpuledger.page.access.form_tokens import FormTokens
-from gpuledger.page.form_body import read_form
+from gpuledger.page.access.login_page import Identify, LoginPage
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_errors import TITLES, PageError
 from gpuledger.page.page_list import PAGES
+from gpuledger.page.page_paths import HOME, LOGIN, LOGOUT, PREFIX
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.page_source import PageSource
-from gpuledger.page.page_templates import render
-from gpuledger.page.static_files import EDITION, static_file
+from gpuledger.page.page_templates import FRAME, render, render_frame
+from gpuledger.page.serving import answer_headers
+from gpuledger.page.serving.form_body import read_form
+from gpuledger.page.serving.static_files import static_file
 from gpuledger.page.viewer import Viewer
-from gpuledger.version import VERSION
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
 from projections.queries.moments import InvalidMoment, resolve, time_of
 from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import StoreError
 
-PREFIX: Final = "/page"
-HOME: Final = f"{PREFIX}/"
-
 ANSWER_SECONDS: Final = 15.0
 """Deadline of one answer."""
 
 _log: Final = structlog.get_logger("gpuledger.page")
 
-Identify = Callable[[Request], Awaitable[Viewer]]
-"""Returns the viewer of a request. Raises PageError 401, 403, 429, 503."""
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""Methods that get a page as answer, also where it is a refusal."""
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class PageApp:
     """The pages over one projection and one source."""
 
     def __init__(
-        self, readers: Readers, source: PageSource, *, identify: Identify, tokens: FormTokens
+        self,
+        readers: Readers,
+        source: PageSource,
+        *,
+        identify: Identify,
+        tokens: FormTokens,
+        login: LoginPage | None = None,
     ) -> None:
+        """`identify` returns the viewers; `login` serves the login page."""
         self._readers, self._source, self._identify = readers, source, identify
-        self._tokens = tokens
+        self._tokens, self._login = tokens, login
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes: `/`, which leads to the pages, and everything below `/page`."""
-        inner: list[BaseRoute] = [
-            Route(page.path, self._endpoint(page), methods=_methods(page)) for page in PAGES
-        ]
-        inner += [
-            Route("/static/{name}", self._guarded(static_file), methods=["GET"]),
-            Route("/{path:path}", self._guarded(_missing)),
-        ]
+        served: dict[str, tuple[Endpoint, Sequence[str]]] = {
+            "/": (_to_home, ["GET"]),
+            PREFIX: (_to_home, ["GET"]),
+            f"{PREFIX}/static/{{name}}": (static_file, ["GET"]),
+        }
+        for page in PAGES:
+            methods = ["GET", "POST"] if page.form else ["GET"]
+            served[f"{PREFIX}{page.path}"] = (self._endpoint(page), methods)
+        if self._login is not None:
+            served[LOGIN] = (self._login.answer, ["GET", "POST"])
+            served[LOGOUT] = (self._sign_out, ["POST"])
+        served[f"{PREFIX}/{{path:path}}"] = (_missing, METHODS)
         return [
-            Route("/", self._guarded(_to_home), methods=["GET"]),
-            Mount(PREFIX, routes=inner),
-            Route(PREFIX, self._guarded(_to_home), methods=["GET"]),
+            Route(path, self._guarded(endpoint, methods), methods=METHODS)
+            for path, (endpoint, methods) in served.items()
         ]
 
-    def _endpoint(self, page: PageDefinition) -> Callable[[Request], Awaitable[Response]]:
+    def _endpoint(self, page: PageDefinition) -> Endpoint:
         async def answer(request: Request) -> Response:
             viewer = await self._identify(request)
             form = await self._form(request, viewer) if request.method == "POST" else None
@@ -79,34 +90,40 @@ class PageApp:
                 body = await render(page.template, context)
             return _answer(request, body, made, refreshes=bool(context["refreshes"]))
 
-        return self._guarded(answer)
+        return answer
 
-    def _guarded(
-        self, answer: Callable[[Request], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """Return an endpoint with a deadline and headers, whose errors are pages."""
+    async def _sign_out(self, request: Request) -> Response:
+        assert self._login is not None
+        return await self._login.sign_out(request, await self._identify(request))
+
+    def _guarded(self, answer: Endpoint, methods: Sequence[str]) -> Endpoint:
+        """Return an endpoint of these methods with a deadline and headers, whose errors are
+        pages.
+        """
 
         async def guarded(request: Request) -> Response:
             try:
+                _require_method(request, methods)
                 async with asyncio.timeout(ANSWER_SECONDS):
                     response = await answer(request)
-            except PageError as error:
-                response = await _refusal(error)
-            except InvalidParameter as error:
-                response = await _refusal(_of_parameter(error))
-            except StoreError as error:
-                response = await _refusal(PageError(503, f"{error}."))
-            except TimeoutError:
-                response = await _refusal(_TOO_LONG)
             except Exception as error:  # noqa: BLE001 - a defect of one page stops no other
-                _log.exception("page_failed", path=request.url.path, reason=repr(error))
-                response = await _refusal(PageError(500, "The page has an error.", remedy=_REPORT))
-            response.headers.update(
-                {n: v for n, v in answer_headers.SECURITY.items() if n not in response.headers}
-            )
+                response = await self._failed(request, error)
+            for name, value in answer_headers.SECURITY.items():
+                response.headers.setdefault(name, value)
             return response
 
         return guarded
+
+    async def _failed(self, request: Request, error: Exception) -> Response:
+        """Return the page of an error; a browser without a session is led to the login."""
+        refusal = _as_refusal(error)
+        if refusal is None:
+            _log.error("page_failed", path=request.url.path, reason=repr(error), exc_info=error)
+            refusal = PageError(500, "The page has an error.", remedy=_REPORT)
+        is_asked = request.method == "GET" and "authorization" not in request.headers
+        if refusal.status == 401 and self._login is not None and is_asked:
+            return self._login.redirect(request)
+        return await _refusal(refusal)
 
     async def _form(self, request: Request, viewer: Viewer) -> dict[str, str]:
         form = dict(await read_form(request))
@@ -154,8 +171,24 @@ _TOO_LONG: Final = PageError(
 _REPORT: Final = "Load the page again. The log of the service has the reason (page_failed)."
 
 
-def _methods(page: PageDefinition) -> list[str]:
-    return ["GET", "POST"] if page.form else ["GET"]
+def _require_method(request: Request, methods: Sequence[str]) -> None:
+    """Raise PageError 405 for another method; HEAD is GET without a body."""
+    method = "GET" if request.method == "HEAD" else request.method
+    if method not in methods:
+        raise PageError(
+            405, f"{request.method} is not for {request.url.path}.", remedy=f"Use {methods[0]}."
+        )
+
+
+def _as_refusal(error: Exception) -> PageError | None:
+    """Return an expected error as a refusal, None for a defect."""
+    if isinstance(error, PageError):
+        return error
+    if isinstance(error, InvalidParameter):
+        return _of_parameter(error)
+    if isinstance(error, StoreError):
+        return PageError(503, f"{error}.")
+    return _TOO_LONG if isinstance(error, TimeoutError) else None
 
 
 def _context(page: PageDefinition, request: PageRequest) -> dict[str, object]:
@@ -169,10 +202,10 @@ def _context(page: PageDefinition, request: PageRequest) -> dict[str, object]:
         if other.navigation
     ]
     return {
+        **FRAME,
         "title": page.title,
-        "version": VERSION,
-        "edition": EDITION,
         "home": request.href(HOME),
+        "logout": LOGOUT,
         "navigation": links,
         "kept": [(n, v) for n, v in request.query.items() if n not in ("at", "page")],
         "refreshes": not (page.form or request.is_past or request.is_paused),
@@ -199,14 +232,10 @@ def _answer(request: Request, body: bytes, made: PageRequest, *, refreshes: bool
 async def _refusal(error: PageError) -> Response:
     context = {
         "title": TITLES.get(error.status, "Error"),
-        "version": VERSION,
-        "edition": EDITION,
-        "home": HOME,
-        "navigation": [],
         "message": error.message,
         "remedy": error.remedy,
     }
-    body = await render("error.html", context)
+    body = await render_frame("error.html", context)
     return Response(body, error.status, headers=error.headers, media_type="text/html")
 
 
@@ -219,6 +248,7 @@ def _of_parameter(error: InvalidParameter) -> PageError:
 
 
 async def _missing(request: Request) -> Response:
+    """Raise PageError 404."""
     raise PageError(
         404, f"There is no page {request.url.path}.", remedy="Open the overview and follow a link."
     )

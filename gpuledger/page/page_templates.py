@@ -11,7 +11,10 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from gpuledger.page.page_paths import HOME
 from gpuledger.page.quantity_texts import amount_text, percent_text, time_text, visible
+from gpuledger.page.serving.static_files import EDITION
+from gpuledger.version import VERSION
 
 STEP_SECONDS: Final = 0.002
 """Longest time for which a template is rendered before other tasks of the loop run."""
@@ -36,6 +39,14 @@ def _environment() -> Environment:
 
 
 _ENVIRONMENT: Final = _environment()
+
+FRAME: Final = {"version": VERSION, "edition": EDITION}
+"""Values of every template."""
+
+
+async def render_frame(template: str, context: Mapping[str, object]) -> bytes:
+    """Return a rendered template that shows no page of the ledger, in UTF-8."""
+    return await render(template, {**FRAME, "home": HOME, "navigation": [], **context})
 
 
 async def render(template: str, context: Mapping[str, object]) -> bytes:

@@ -7,7 +7,8 @@ class Viewer(Protocol):
     """The user of a request.
 
     `name` is shown on the page. `cluster` is the only cluster whose data the user may read, "" for
-    all clusters. `key` identifies the user in tokens of forms.
+    all clusters. `key` identifies the user in tokens of forms. `signs_out`: the user came by the
+    login page.
     """
 
     @property
@@ -25,6 +26,11 @@ class Viewer(Protocol):
         """The cluster to which all answers are restricted, "" for none."""
         ...
 
+    @property
+    def signs_out(self) -> bool:
+        """Whether the page offers to end the session."""
+        ...
+
     async def may(self, verb: str, resource: str, namespace: str = "") -> bool:
         """Return whether the user has a right of `/v1`; namespace "" means all namespaces.
 
@@ -39,6 +45,7 @@ class LocalViewer:
     name = "this machine"
     key = "local"
     cluster = ""
+    signs_out = False
 
     async def may(self, verb: str, resource: str, namespace: str = "") -> bool:
         """Return true."""

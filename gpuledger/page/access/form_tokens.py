@@ -5,22 +5,19 @@ A token is a keyed hash of the user. Another site cannot read a page, so it has 
 
 import hashlib
 import hmac
-import secrets
-from typing import Final
-
-KEY_BYTES: Final = 32
+from collections.abc import Callable
 
 
 class FormTokens:
-    """Makes and checks the tokens of forms with one key."""
+    """Makes and checks the tokens of forms."""
 
-    def __init__(self, key: bytes = b"") -> None:
-        """Use a key; without one, a random one, so tokens end with the process."""
-        self._key = key or secrets.token_bytes(KEY_BYTES)
+    def __init__(self, secret: Callable[[], bytes]) -> None:
+        """`secret` returns the key that all replicas have; when it changes, all tokens end."""
+        self._secret = secret
 
     def token(self, user: str) -> str:
         """Return the token of a user's forms; `user` is the key of the viewer or session."""
-        return hmac.new(self._key, f"form\0{user}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret(), f"form\0{user}".encode(), hashlib.sha256).hexdigest()
 
     def is_valid(self, token: str, user: str) -> bool:
         """Return whether a form has the token of its user."""

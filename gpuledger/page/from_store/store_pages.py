@@ -5,6 +5,7 @@ projection. Nothing is written but the projection.
 """
 
 import asyncio
+import secrets
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,8 +19,9 @@ from starlette.requests import Request
 
 from gpuledger.page.access.form_tokens import FormTokens
 from gpuledger.page.from_store.store_source import StoreSource
-from gpuledger.page.page_app import HOME, PageApp
+from gpuledger.page.page_app import PageApp
 from gpuledger.page.page_errors import PageError
+from gpuledger.page.page_paths import HOME
 from gpuledger.page.viewer import LocalViewer, Viewer
 from gpuledger.storage import scratch_folder
 from gpuledger.storage.backup import restore, shard_of
@@ -33,6 +35,8 @@ from projections.store.readers import Readers
 
 PORT: Final = 8480
 """Port of the pages unless another is given; a free one where it is in use."""
+
+KEY_BYTES: Final = 32
 
 READ_SECONDS: Final = 12.0
 """Deadline of reading for one page."""
@@ -92,7 +96,8 @@ async def _serve(
     stop = asyncio.Event()
     async with Readers(projection_of(settings), seconds=READ_SECONDS) as readers:
         source = StoreSource(settings, origin)
-        app = PageApp(readers, source, identify=only_local, tokens=FormTokens())
+        key = secrets.token_bytes(KEY_BYTES)
+        app = PageApp(readers, source, identify=only_local, tokens=FormTokens(lambda: key))
         with http_server.stopping_on_signals(stop):
             await http_server.serve(
                 Starlette(routes=app.routes()),

@@ -85,6 +85,10 @@ class AccessRefusal(msgspec.Struct, frozen=True):
 _TOO_MANY: Final = AccessRefusal(
     429, "this replica got too many new tokens, or questions about one token; try again in a second"
 )
+_NO_CLUSTER: Final = AccessRefusal(403, "without a cluster only loopback clients may read")
+_NO_TOKEN: Final = AccessRefusal(
+    401, "give a bearer token of this cluster, or connect from loopback"
+)
 _INVALID: Final = AccessRefusal(401, "the token is not valid in this cluster; get a new one")
 
 
@@ -165,11 +169,9 @@ class TokenGuard(Generic[Caller]):
         `peer` is the client's address.
         """
         if self._reviewer is None:
-            return AccessRefusal(403, "without a cluster only loopback clients may read")
+            return _NO_CLUSTER
         if not token:
-            return AccessRefusal(
-                401, "give a bearer token of this cluster, or connect from loopback"
-            )
+            return _NO_TOKEN
         digest = hashlib.sha256(token.encode()).digest()
         question = _digest(digest, verb, resource, namespace)
         allowed = self._answers.get(question)
@@ -182,10 +184,44 @@ class TokenGuard(Generic[Caller]):
                     return _TOO_MANY
                 allowed = await self._reviewer.may(caller, verb, resource, namespace)
             except ConnectionError as error:
-                return AccessRefusal(503, f"the token cannot be reviewed: {error}; try again")
+                return _unreviewed(error)
             seconds = GRANT_SECONDS if allowed else REFUSAL_SECONDS
             # No longer than the token itself is accepted.
             self._answers.keep(question, allowed, min(seconds, self._callers.left(digest)))
+        return None if allowed else _denied(verb, resource, namespace)
+
+    async def caller(self, token: str, peer: str = "") -> Caller | AccessRefusal:
+        """Return the user of a token, or why it is refused. `peer` is the client's address."""
+        if self._reviewer is None:
+            return _NO_CLUSTER
+        if not token:
+            return _NO_TOKEN
+        digest = hashlib.sha256(token.encode()).digest()
+        try:
+            return await self._caller(self._reviewer, token, digest, peer)
+        except ConnectionError as error:
+            return _unreviewed(error)
+
+    async def refusal_of(
+        self, caller: Caller, verb: str, resource: str, namespace: str
+    ) -> AccessRefusal | None:
+        """Return why a request of this user is refused, None when it is granted.
+
+        The user is one of `caller`, or was authenticated by a trusted proxy.
+        """
+        if self._reviewer is None:
+            return _NO_CLUSTER
+        digest = hashlib.sha256(b"caller\0" + msgspec.msgpack.encode(caller)).digest()
+        question = _digest(digest, verb, resource, namespace)
+        allowed = self._answers.get(question)
+        if allowed is None:
+            if not self._questions.take(digest):
+                return _TOO_MANY
+            try:
+                allowed = await self._reviewer.may(caller, verb, resource, namespace)
+            except ConnectionError as error:
+                return _unreviewed(error)
+            self._answers.keep(question, allowed, GRANT_SECONDS if allowed else REFUSAL_SECONDS)
         return None if allowed else _denied(verb, resource, namespace)
 
     async def _caller(
@@ -223,6 +259,10 @@ class TokenGuard(Generic[Caller]):
             return True
         # A peer over its own rate does not use the common rate.
         return self._of_one.take(peer) and self._of_all.take(_EVERYBODY)
+
+
+def _unreviewed(error: ConnectionError) -> AccessRefusal:
+    return AccessRefusal(503, f"the token cannot be reviewed: {error}; try again")
 
 
 def _denied(verb: str, resource: str, namespace: str) -> AccessRefusal:

@@ -16,7 +16,7 @@ from gpuledger.queries.fit_of_manifest import FitReport
 from projections.store.readers import Readers
 from webhook.admission.explanation import Explanation
 
-TOKENS = FormTokens(b"k" * 32)
+TOKENS = FormTokens(lambda: b"k" * 32)
 
 
 class Tenant:
@@ -24,7 +24,7 @@ class Tenant:
 
     def __init__(self, *namespaces: str, cluster: str = "c1", name: str = "tenant") -> None:
         self.namespaces, self.cluster, self.name = namespaces, cluster, name
-        self.key = f"user {name}"
+        self.key, self.signs_out = f"user {name}", False
         self.asked: list[tuple[str, str, str]] = []
 
     async def may(self, verb: str, resource: str, namespace: str = "") -> bool:

@@ -7,10 +7,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gpuledger.page import answer_headers
 from gpuledger.page.page_errors import PageError
+from gpuledger.page.serving import answer_headers
 
-_FOLDER: Final = Path(__file__).parent / "static"
+_FOLDER: Final = Path(__file__).parents[1] / "static"
 _TYPES: Final = {".css": "text/css", ".svg": "image/svg+xml"}
 _FILES: Final = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir())}
 

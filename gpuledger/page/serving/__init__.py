@@ -1,0 +1,1 @@
+"""Serving of the pages: headers, forms and static files."""
