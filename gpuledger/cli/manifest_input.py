@@ -19,8 +19,13 @@ def name_of(file: str) -> str:
 
 def read(file: str, bytes_max: int) -> bytes:
     """Return a file's object as JSON; YAML is converted. Raises CommandError naming the file."""
-    name = name_of(file)
-    content = _content(file, bytes_max)
+    return as_json(_content(file, bytes_max), name_of(file))
+
+
+def as_json(content: bytes, name: str) -> bytes:
+    """Return the one object of a document as JSON; YAML is converted. Raises CommandError with the
+    document's name.
+    """
     if not content.strip():
         raise CommandError(Exit.USAGE, f"{name} is empty: give one object, as JSON or YAML")
     try:

@@ -54,10 +54,17 @@ class PageSource(Protocol):
         """Return the state of the log."""
         ...
 
-    async def explain(self, body: bytes, namespace: str, user: str) -> Explanation:
-        """Return the decision about a manifest (JSON); nothing is reserved."""
+    async def explain(self, manifest: bytes, namespace: str, user: str) -> Explanation:
+        """Return the decision about a manifest, JSON or YAML; nothing is reserved.
+
+        `namespace` and `user` are used where the manifest has none; "" for neither.
+        """
         ...
 
-    async def fit(self, body: bytes, namespace: str, at: str) -> FitReport:
-        """Return the nodes on which a manifest's pods fit, as of `at`, "" for now."""
+    async def fit(self, manifest: bytes, namespace: str, *, at: str, restricted: bool) -> FitReport:
+        """Return the nodes on which a manifest's pods fit, as of `at`, "" for now.
+
+        A `restricted` report, for a viewer who may not list the cards of all namespaces, names no
+        node, no card and no pod of another namespace.
+        """
         ...

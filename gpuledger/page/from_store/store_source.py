@@ -11,6 +11,7 @@ from typing import Final
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.expected_errors import command_error_for
+from gpuledger.cli.manifest_input import as_json
 from gpuledger.page.page_errors import PageError
 from gpuledger.page.page_source import LogHealth, WaitingRow
 from gpuledger.queries.explanation_of_manifest import explain_body
@@ -23,6 +24,9 @@ from ledger.log.recovery.replay import state_at
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.explanation import Explanation
 from webhook.api.admission_review import BadReview
+
+MANIFEST: Final = "the manifest"
+"""The name of a manifest in messages."""
 
 TURN_SECONDS: Final = 10.0
 """Longest wait for other requests that read the log."""
@@ -53,14 +57,17 @@ class StoreSource:
             return LogHealth(None, self._origin)
         return LogHealth(head.position, self._origin, head.hash)
 
-    async def explain(self, body: bytes, namespace: str, user: str) -> Explanation:
+    async def explain(self, manifest: bytes, namespace: str, user: str) -> Explanation:
         """Return the decision about a manifest. Raises PageError."""
         async with self._asking():
+            body = await asyncio.to_thread(as_json, manifest, MANIFEST)
             return await explain_body(self._settings, body, namespace or None, user)
 
-    async def fit(self, body: bytes, namespace: str, at: str) -> FitReport:
+    async def fit(self, manifest: bytes, namespace: str, *, at: str, restricted: bool) -> FitReport:
         """Return the nodes on which a manifest's pods fit. Raises PageError."""
+        assert not restricted, "only this machine reads a store, and it may list all cards"
         async with self._asking():
+            body = await asyncio.to_thread(as_json, manifest, MANIFEST)
             recalled = await self._ledger_at(at)
             return await fit_body(self._settings, recalled, body, namespace or None)
 

@@ -1,11 +1,11 @@
 """Serving: certificates, clients and connections."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from ledger.runtime.settings.cluster_section import ClusterSection
-from ledger.runtime.settings.setting_patterns import OPTIONAL_NAME_PATTERN
+from ledger.runtime.settings.setting_patterns import HEADER_PATTERN, OPTIONAL_NAME_PATTERN
 
 
 class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +58,38 @@ class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_f
             " send reviews."
         ),
     ] = ""
+    page: Annotated[
+        Literal["off", "loopback", "token", "login"],
+        Meta(
+            description="Clients that may read the pages below /page: none; those on this machine;"
+            " also those with a bearer token of the cluster; also those that give it on a login"
+            " page."
+        ),
+    ] = "loopback"
+    page_session_seconds: Annotated[
+        float,
+        Meta(ge=60, le=86_400, description="Longest session that begins on the login page."),
+    ] = 3600
+    page_proxy_subjects: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Subjects (RFC 4514) of client certificates of authenticating proxies,"
+            " whose headers name the user of the pages.",
+            examples=["CN=ingress"],
+        ),
+    ] = ()
+    page_user_header: Annotated[
+        str,
+        Meta(pattern=HEADER_PATTERN, description="Header in which such a proxy names the user."),
+    ] = "X-Forwarded-User"
+    page_groups_header: Annotated[
+        str,
+        Meta(
+            pattern=HEADER_PATTERN,
+            description="Header in which such a proxy names the user's groups, separated by"
+            " commas.",
+        ),
+    ] = "X-Forwarded-Groups"
     plain_http: Annotated[
         bool, Meta(description="Serve HTTP without TLS, for a proxy or a test on loopback.")
     ] = False

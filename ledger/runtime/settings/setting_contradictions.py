@@ -98,6 +98,35 @@ _RULES: Final[tuple[Rule, ...]] = (
         "are checked against nothing; give client_ca too",
     ),
     (
+        "page",
+        lambda given: given.page in ("token", "login") and not given.kubernetes,
+        "needs a cluster that reviews tokens; drop --no-kubernetes",
+    ),
+    (
+        "page_proxy_subjects",
+        lambda given: (
+            bool(given.page_proxy_subjects) and not (given.client_ca and given.kubernetes)
+        ),
+        "need client_ca, which verifies their certificates, and a cluster, which reviews rights",
+    ),
+    (
+        "page_proxy_subjects",
+        lambda given: bool(given.page_proxy_subjects) and not given.client_subjects,
+        "would allow the proxy to send reviews; name the API server's certificate in"
+        " client_subjects",
+    ),
+    (
+        "page_proxy_subjects",
+        lambda given: bool(set(given.page_proxy_subjects) & set(given.client_subjects)),
+        "and client_subjects have a name in common, so the proxy could send reviews, and the API"
+        " server name users; give the proxy a certificate of its own",
+    ),
+    (
+        "page_proxy_subjects",
+        lambda given: bool(given.page_proxy_subjects) and given.page == "off",
+        "have no page; drop them, or set page to loopback",
+    ),
+    (
         "kubeconfig",
         lambda given: bool(given.kubeconfig) and not given.kubernetes,
         "contradicts --no-kubernetes; drop one",

@@ -8,3 +8,4 @@ SECRET: Final = {"secret": True}
 NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 OPTIONAL_NAME_PATTERN: Final = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"
 HOST_PORT_PATTERN: Final = r"^(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+):[0-9]{1,5}$"
+HEADER_PATTERN: Final = r"^[A-Za-z0-9-]{1,64}$"

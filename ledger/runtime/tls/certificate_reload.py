@@ -9,6 +9,7 @@ cannot resume sessions of its clients, and connections with certificates that `t
 
 import asyncio
 import contextlib
+import hmac
 import os
 import ssl
 import time
@@ -70,6 +71,13 @@ class Tls:
     def expires_at(self) -> float:
         """End of the served certificate, in seconds of Unix time."""
         return self._expires_at
+
+    def secret(self, purpose: str) -> bytes:
+        """Return 32 secret bytes for a purpose, derived from the served private key.
+
+        Replicas with one certificate have the same ones. They change with the key.
+        """
+        return hmac.digest(self._pair.key, purpose.encode(), "sha256")
 
     async def keep_fresh(
         self,

@@ -48,10 +48,10 @@ class FakeSource:
     async def health(self) -> LogHealth:
         return self.log
 
-    async def explain(self, body: bytes, namespace: str, user: str) -> Explanation:
+    async def explain(self, manifest: bytes, namespace: str, user: str) -> Explanation:
         raise PageError(503, "no ledger")
 
-    async def fit(self, body: bytes, namespace: str, at: str) -> FitReport:
+    async def fit(self, manifest: bytes, namespace: str, *, at: str, restricted: bool) -> FitReport:
         raise PageError(503, "no ledger")
 
 
