@@ -32,10 +32,11 @@ def page(
         ),
     ] = None,
 ) -> None:
-    """Serve the pages of a ledger to a browser on this machine, and print their address.
+    """Show a ledger as pages in a browser on this machine.
 
-    Needs no running service and no cluster. Beside a running service the pages follow it. Pods
-    that wait are shown by the service only. Ends on Ctrl-C.
+    Prints the address of the pages and serves them on loopback. Needs no running service and no
+    cluster. Beside a running service the pages follow it. Pods that wait are shown by the service
+    only. Ends on Ctrl-C.
     """
     from gpuledger.page.from_store.store_pages import main
 

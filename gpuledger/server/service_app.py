@@ -12,6 +12,7 @@ from gpuledger.server.cluster_tasks import ClusterTasks
 from gpuledger.server.explain_endpoint import ExplainEndpoint
 from gpuledger.server.extender_in_service import ServiceExtender
 from gpuledger.server.ledger_replica import LedgerReplica
+from gpuledger.server.pages.service_pages import ServicePages
 from gpuledger.server.readiness_checks import ReadinessChecks
 from gpuledger.server.service_metrics import ServiceMetrics
 from gpuledger.server.shared_certificate import SharedCertificate
@@ -38,6 +39,7 @@ from webhook import app as admission
 from webhook.admission.mutating_webhook import MutatingWebhook
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.context.admission_settings import AdmissionSettings
+from webhook.context.cluster_context import ClusterContext
 
 
 class ServiceApp:
@@ -61,19 +63,19 @@ class ServiceApp:
         self._readers = Readers(Path(settings.store_dir) / store_layout.PROJECTION)
         self._usage = UsageCollector(self._readers)
         policy = admission_from_settings.admission_settings(settings)
-        if cluster_tasks is not None:
-            self._context = cluster_tasks.context
-        else:
-            self._context = admission_from_settings.cluster_context(settings, replica)
+        self._context = self._cluster_context(cluster_tasks)
         ledger = cluster_tasks.ledger if cluster_tasks is not None else replica
         self._validating = ValidatingWebhook(ledger, settings=policy, context=self._context)
         self.service_extender = self._service_extender(ledger) if settings.extender else None
+        self._guard = self._token_guard()
+        self._pages = self._service_pages(certificates)
         endpoints = self._endpoints(policy, reviews=reviews)
         routes = [
             *direct_endpoints.routes(endpoints),
             *projection_routes.routes(self._readers),
             ExplainEndpoint(self._validating, settings).route(),
             *health.routes(),
+            *self._pages.routes(),
             Route(METRICS, telemetry.endpoint([self._refresh])),
         ]
         self.app = self._guarded(Starlette(routes=routes))
@@ -102,7 +104,26 @@ class ServiceApp:
 
     async def close(self) -> None:
         """Close the projection."""
+        await self._pages.close()
         await self._readers.close()
+
+    def _cluster_context(self, cluster_tasks: ClusterTasks | None) -> ClusterContext:
+        if cluster_tasks is not None:
+            return cluster_tasks.context
+        return admission_from_settings.cluster_context(self._settings, self._replica)
+
+    def _token_guard(self) -> TokenGuard[Any]:
+        cluster_tasks = self._cluster_tasks
+        return TokenGuard(cluster_tasks.reviewer if cluster_tasks is not None else None)
+
+    def _service_pages(self, certificates: Tls | None) -> ServicePages:
+        return ServicePages(
+            self._settings,
+            replica=self._replica,
+            validating=self._validating,
+            guard=self._guard,
+            certificates=certificates,
+        )
 
     def _endpoints(self, policy: AdmissionSettings, *, reviews: bool) -> Endpoints:
         """Return the endpoints of the direct path: admission and extender, as far as served."""
@@ -115,9 +136,7 @@ class ServiceApp:
         return endpoints
 
     def _guarded(self, app: ASGIApp) -> LoopbackRequired | ClientCertificateRequired:
-        reviewer = self._cluster_tasks.reviewer if self._cluster_tasks is not None else None
-        guard: TokenGuard[Any] = TokenGuard(reviewer)
-        settings = self._settings
+        settings, guard = self._settings, self._guard
         guarded: ASGIApp = AccessRequired(app, guard, cluster=settings.cluster)
         guarded = MonitoringAccess(
             guarded,

@@ -1,7 +1,7 @@
 """Login page: takes a token, has it reviewed, and keeps it in a sealed cookie; and its end.
 
 The form of the login has no user yet. Its token is bound to a cookie that the page sets, so that
-another site cannot sign a browser in. Guesses are limited in rate by the `TokenGuard`.
+another site cannot sign a browser in. The `TokenGuard` limits the rate of unknown tokens.
 """
 
 import re

@@ -36,7 +36,7 @@ class PageMode(StrEnum):
 
 
 class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may read from other machines, and the cluster whose rights are reviewed."""
+    """The clients on other machines that may read, and the cluster whose rights are reviewed."""
 
     mode: PageMode
     cluster: str
@@ -71,7 +71,7 @@ class PageAccess:
     """Identifies the viewers of the service's pages."""
 
     def __init__(
-        self, settings: AccessSettings, guard: TokenGuard[Subject], sessions: SessionCookies
+        self, settings: AccessSettings, guard: TokenGuard[Subject], *, sessions: SessionCookies
     ) -> None:
         self._settings, self._guard, self._sessions = settings, guard, sessions
 

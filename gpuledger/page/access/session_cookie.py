@@ -41,6 +41,7 @@ class SessionCookies:
     def __init__(
         self,
         secret: Callable[[], bytes],
+        *,
         seconds: float,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -111,7 +111,9 @@ _RULES: Final[tuple[Rule, ...]] = (
     ),
     (
         "page_proxy_subjects",
-        lambda given: bool(given.page_proxy_subjects) and not given.client_subjects,
+        lambda given: (
+            bool(given.page_proxy_subjects and given.client_ca) and not given.client_subjects
+        ),
         "would allow the proxy to send reviews; name the API server's certificate in"
         " client_subjects",
     ),

@@ -7,6 +7,11 @@ import pytest
 from ledger.runtime.settings import setting_sources, setting_texts, settings
 
 OWN_PAIR = {"tls_cert": "a.pem", "tls_key": "a.key"}
+PROXY = {
+    "page_proxy_subjects": "CN=ingress",
+    "client_ca": "ca.crt",
+    "client_subjects": "CN=kube-apiserver",
+}
 
 
 def problems(
@@ -229,6 +234,12 @@ def test_description_has_the_source_of_each_value() -> None:
         ({"plain_http": True, "client_ca": "ca.crt"}, "plain_http"),
         ({"plain_http": True, "production": True}, "plain_http"),
         ({"client_subjects": "CN=kube-apiserver"}, "client_subjects"),
+        ({"page": "login", "kubernetes": False}, "page"),
+        ({"page_proxy_subjects": "CN=ingress"}, "page_proxy_subjects"),
+        ({"page_proxy_subjects": "CN=ingress", "client_ca": "ca.crt"}, "page_proxy_subjects"),
+        ({**PROXY, "client_subjects": "CN=ingress"}, "page_proxy_subjects"),
+        ({**PROXY, "kubernetes": False}, "page_proxy_subjects"),
+        ({**PROXY, "page": "off"}, "page_proxy_subjects"),
         ({"kubeconfig": "k", "kubernetes": False}, "kubeconfig"),
         ({"register_webhook": "https://a:1", "kubernetes": False}, "register_webhook"),
         ({"register_webhook": "https://a:1", "plain_http": True}, "register_webhook"),
@@ -280,6 +291,7 @@ def test_a_service_is_registered_with_a_ca_of_all_replicas() -> None:
 def test_every_example_is_itself_valid() -> None:
     needed = {
         "GPULEDGER_CLIENT_CA": "ca.crt",
+        "GPULEDGER_CLIENT_SUBJECTS": "CN=kube-apiserver",
         "GPULEDGER_NATS": "nats://a:4222",
         "GPULEDGER_TLS_SECRET": "gpuledger-tls",
     }
