@@ -58,7 +58,7 @@ async def test_each_answer_has_the_security_headers(client: httpx2.AsyncClient, 
     assert "unsafe" not in policy
     assert "script-src" not in policy
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
 
 
 async def test_a_page_is_not_sent_again_until_it_changes(client: httpx2.AsyncClient) -> None:
