@@ -1,4 +1,8 @@
-"""Overview: all quotas by pressure, and the health of the ledger."""
+"""Overview: quotas by pressure, universe quotas by cluster, cards, waiting pods, denials, health.
+
+A viewer without rights in all namespaces names a namespace. Of quotas that it shares with others
+the viewer sees the sums only.
+"""
 
 from typing import Final
 
@@ -8,55 +12,161 @@ from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.page_source import LogHealth
 from gpuledger.page.quota_bars import QuotaBar, quota_bar
+from gpuledger.page.views.cluster_bars import ClusterRow, cluster_rows
+from ledger.kube.client.access_review import SERVICE_ACCOUNTS
+from projections.queries.query_scope import EVERYTHING, QueryScope
 from projections.queries.quota_usage import Usage, usage
+from projections.queries.totals.card_totals import CardTotals, card_totals
+from projections.queries.totals.denial_counts import DenialCounts, denial_counts
 
-ROWS_MAX: Final = 100
+ROWS_MAX: Final = 50
 """Quota lines of a page."""
 
 QUOTAS_MAX: Final = 5_000
-"""Quotas that are sorted."""
+"""Quotas that are sorted, by name."""
+
+_PROBLEM: Final = "The service reports a problem with its log. Ask its operator."
+
+DAY: Final = 24 * 3_600 * 1_000_000
 
 
 class QuotaRow(msgspec.Struct, frozen=True):
-    """A line of a quota with its bar."""
+    """A line of a quota with its bar. Lines without a namespace are of universe quotas."""
 
     line: Usage
     bar: QuotaBar
 
 
-class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """The overview of a scope; `next_page` is 0 on the last page."""
+class QuotaTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the sorted lines: `first` counts from 1; pages are 0 where there is none.
 
-    quotas: list[QuotaRow]
+    `is_complete` is false when the ledger has more than `QUOTAS_MAX` quotas.
+    """
+
+    rows: list[QuotaRow]
     lines: int
     first: int
-    next_page: int
+    previous: int
+    next: int
+    is_complete: bool
+    has_clusters: bool
+
+
+class WaitingSummary(msgspec.Struct, frozen=True):
+    """The waiting pods; `oldest` is RFC 3339. `is_known` is false where the log is all there is."""
+
+    is_known: bool
+    pods: int = 0
+    oldest: str = ""
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """The overview; a part is None without the right to read it.
+
+    Without `quotas` the viewer has to name a namespace; `suggested` is one, "" for none.
+    """
+
+    namespace: str
+    suggested: str
+    quotas: QuotaTable | None
+    clusters: list[ClusterRow]
+    cards: CardTotals | None
+    waiting: WaitingSummary | None
+    denials: DenialCounts | None
     health: LogHealth
     lag: int
 
 
 async def overview(request: PageRequest) -> Overview:
-    """Return the overview of the namespaces that the viewer may read. Raises PageError."""
-    await request.require("usage", request.namespace)
-    number = request.number("page", 1, 1_000)
-    lines, _ = await usage(request.view, request.position, request.scope, limit=QUOTAS_MAX)
-    lines.sort(key=_pressure, reverse=True)
-    first = (number - 1) * ROWS_MAX
-    health = await request.source.health()
+    """Return the parts that the viewer may read. Raises PageError, InvalidParameter."""
+    scope, number = request.scope, request.number("page", 1, 1_000)
+    may_use = await request.may("usage", scope.namespace)
+    health = await _health(request, in_full=may_use and not scope.namespace)
+    if scope.namespace and not may_use:
+        await request.require("usage", scope.namespace)
+    lines, more = await _lines(request, scope) if may_use else ([], "")
+    shown = [line for line in lines if _is_in(line, scope)]
     return Overview(
-        quotas=[QuotaRow(line, quota_bar(line)) for line in lines[first : first + ROWS_MAX]],
-        lines=len(lines),
-        first=first + 1,
-        next_page=number + 1 if len(lines) > first + ROWS_MAX else 0,
+        namespace=scope.namespace,
+        suggested=_own_namespace(request.viewer.name),
+        quotas=_table(shown, number, is_complete=not more) if may_use else None,
+        clusters=await cluster_rows(request, lines) if may_use and not scope.namespace else [],
+        cards=await _cards(request, scope),
+        waiting=await _waiting(request, scope),
+        denials=await _denials(request, scope),
         health=health,
         lag=max(0, (health.position or 0) - request.view.head.position),
     )
 
 
-def _pressure(line: Usage) -> float:
+async def _health(request: PageRequest, *, in_full: bool) -> LogHealth:
+    """Return the state of the log; its problems name addresses, which not every viewer may see."""
+    health = await request.source.health()
+    if in_full or not health.problems:
+        return health
+    return msgspec.structs.replace(health, problems=(_PROBLEM,))
+
+
+async def _lines(request: PageRequest, scope: QueryScope) -> tuple[list[Usage], str]:
+    """Return the lines of a namespace, or those of all clusters, whose sums are compared."""
+    wanted = scope if scope.namespace else EVERYTHING
+    return await usage(request.view, request.position, wanted, limit=QUOTAS_MAX)
+
+
+def _is_in(line: Usage, scope: QueryScope) -> bool:
+    return not line.cluster or scope.cluster in ("", line.cluster)
+
+
+def _table(lines: list[Usage], number: int, *, is_complete: bool) -> QuotaTable:
+    ordered = sorted(lines, key=_pressure, reverse=True)
+    first = (number - 1) * ROWS_MAX
+    rows = [QuotaRow(line, quota_bar(line)) for line in ordered[first : first + ROWS_MAX]]
+    return QuotaTable(
+        rows=rows,
+        lines=len(ordered),
+        first=first + 1,
+        previous=number - 1,
+        next=number + 1 if len(ordered) > first + ROWS_MAX else 0,
+        is_complete=is_complete,
+        has_clusters=len({line.cluster for line in lines if line.cluster}) > 1,
+    )
+
+
+def _pressure(line: Usage) -> tuple[float, int]:
+    """Return the used part of the limit; any use without a limit comes first."""
     if line.limit <= 0:
-        return float(line.used)
-    return line.used / line.limit
+        return (float("inf") if line.used > 0 else 0.0), line.used
+    return line.used / line.limit, line.used
+
+
+def _own_namespace(user: str) -> str:
+    """Return the namespace of a service account's user name, "" for other users."""
+    if not user.startswith(SERVICE_ACCOUNTS):
+        return ""
+    return user.removeprefix(SERVICE_ACCOUNTS).partition(":")[0]
+
+
+async def _cards(request: PageRequest, scope: QueryScope) -> CardTotals | None:
+    if scope.namespace or not await request.may("cards"):
+        return None
+    totals = await card_totals(request.view, request.position, cluster=scope.cluster)
+    return totals if totals.cards else None
+
+
+async def _waiting(request: PageRequest, scope: QueryScope) -> WaitingSummary | None:
+    if request.is_past or not await request.may("waiting", scope.namespace):
+        return None
+    rows = await request.source.waiting(scope.namespace)
+    if rows is None:
+        return WaitingSummary(is_known=False)
+    return WaitingSummary(True, len(rows), min((row.since for row in rows), default=""))
+
+
+async def _denials(request: PageRequest, scope: QueryScope) -> DenialCounts | None:
+    if not await request.may("denials", scope.namespace):
+        return None
+    until = request.time if request.is_past else request.now
+    return await denial_counts(request.view, scope, since=until - DAY, until=until)
 
 
 OVERVIEW: Final = PageDefinition(

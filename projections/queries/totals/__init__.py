@@ -1,0 +1,1 @@
+"""Totals for an overview: denials by reason, cards by use, shared quotas by cluster."""
