@@ -22,7 +22,7 @@ from gpuledger.page.page_list import PAGES
 from gpuledger.page.page_paths import HOME, LOGIN, LOGOUT, PREFIX
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.page_source import PageSource
-from gpuledger.page.page_templates import FRAME, render, render_frame
+from gpuledger.page.page_templates import FRAME, compile_all, render, render_frame
 from gpuledger.page.serving import answer_headers
 from gpuledger.page.serving.form_body import read_form
 from gpuledger.page.serving.static_files import static_file
@@ -59,6 +59,7 @@ class PageApp:
         """`identify` returns the viewers; `login` serves the login page."""
         self._readers, self._source, self._identify = readers, source, identify
         self._tokens, self._login = tokens, login
+        compile_all()
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes: `/`, which leads to the pages, and everything below `/page`."""

@@ -40,6 +40,13 @@ def _environment() -> Environment:
 
 _ENVIRONMENT: Final = _environment()
 
+
+def compile_all() -> None:
+    """Compile the templates, so that the first answer does not hold the event loop for 40 ms."""
+    for name in _ENVIRONMENT.list_templates(["html"]):
+        _ENVIRONMENT.get_template(name)
+
+
 FRAME: Final = {"version": VERSION, "edition": EDITION}
 """Values of every template."""
 

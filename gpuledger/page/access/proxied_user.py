@@ -22,7 +22,10 @@ AUTHENTICATED: Final = "system:authenticated"
 
 
 class ProxySettings(msgspec.Struct, frozen=True):
-    """The subjects (RFC 4514) of the proxies' certificates, and the names of their headers."""
+    """The subjects (RFC 4514) of the proxies' certificates, and the names of their headers.
+
+    Without a `groups_header`, a user has no groups.
+    """
 
     subjects: frozenset[str] = frozenset()
     user_header: str = ""
@@ -51,7 +54,7 @@ def proxied_user(headers: Headers, settings: ProxySettings) -> Subject:
 
 
 def _groups(headers: Headers, header: str) -> tuple[str, ...]:
-    given = ",".join(headers.getlist(header)).split(",")
+    given = ",".join(headers.getlist(header)).split(",") if header else []
     groups = dict.fromkeys(name.strip() for name in given if name.strip())
     if len(groups) > GROUPS_MAX:
         raise PageError(

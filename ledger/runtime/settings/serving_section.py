@@ -5,7 +5,11 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from ledger.runtime.settings.cluster_section import ClusterSection
-from ledger.runtime.settings.setting_patterns import HEADER_PATTERN, OPTIONAL_NAME_PATTERN
+from ledger.runtime.settings.setting_patterns import (
+    HEADER_PATTERN,
+    OPTIONAL_HEADER_PATTERN,
+    OPTIONAL_NAME_PATTERN,
+)
 
 
 class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,16 +84,21 @@ class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_f
     ] = ()
     page_user_header: Annotated[
         str,
-        Meta(pattern=HEADER_PATTERN, description="Header in which such a proxy names the user."),
+        Meta(
+            pattern=HEADER_PATTERN,
+            description="Header in which such a proxy names the user; the proxy has to replace one"
+            " that a browser sends.",
+        ),
     ] = "X-Forwarded-User"
     page_groups_header: Annotated[
         str,
         Meta(
-            pattern=HEADER_PATTERN,
-            description="Header in which such a proxy names the user's groups, separated by"
-            " commas.",
+            pattern=OPTIONAL_HEADER_PATTERN,
+            description="Header in which such a proxy names the user's groups, separated by commas;"
+            " the proxy has to replace one that a browser sends. None: groups are not read.",
+            examples=["X-Forwarded-Groups"],
         ),
-    ] = "X-Forwarded-Groups"
+    ] = ""
     plain_http: Annotated[
         bool, Meta(description="Serve HTTP without TLS, for a proxy or a test on loopback.")
     ] = False

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 from support.builders.decide_and_fold import record
 from support.harness.projection_harness import log_of, project
@@ -15,7 +16,7 @@ from support.pages.page_harness import FakeSource
 from gpuledger.page.access.form_tokens import FormTokens
 from gpuledger.page.access.login_page import FORM_COOKIE, LoginPage, safe_path
 from gpuledger.page.access.page_access import AccessSettings, PageAccess, PageMode
-from gpuledger.page.access.proxied_user import ProxySettings
+from gpuledger.page.access.proxied_user import ProxySettings, proxied_user
 from gpuledger.page.access.session_cookie import NAME, SessionCookies, TokenTooLong
 from gpuledger.page.page_app import PageApp
 from ledger.core.model import commands
@@ -157,6 +158,12 @@ async def test_a_proxy_names_the_user_over_its_certificate_only(readers: Readers
         assert NAMELESS in (await client.get("/page/", headers=named)).text
         grouped = named | {"x-forwarded-groups": "users,admins"}
         assert NAMELESS not in (await client.get("/page/", headers=grouped)).text
+
+
+def test_groups_are_not_read_without_a_header_of_the_proxy() -> None:
+    sent = Headers({"x-forwarded-user": "bob", "x-forwarded-groups": "admins"})
+    settings = ProxySettings(PROXY.subjects, "X-Forwarded-User")
+    assert proxied_user(sent, settings) == Subject("bob", groups=("system:authenticated",))
 
 
 @pytest.mark.parametrize(
