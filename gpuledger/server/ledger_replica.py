@@ -25,8 +25,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
-from gpuledger.server.follower_process import FollowerInstructions, FollowerMessage
-from gpuledger.server.follower_supervisor import FollowerSupervisor
+from gpuledger.server.follower.follower_process import FollowerInstructions, FollowerMessage
+from gpuledger.server.follower.follower_supervisor import FollowerSupervisor
 from gpuledger.storage.seen_log_ends import witnesses
 from gpuledger.wiring import log_from_settings, store_layout
 from ledger.core.model.commands import AnyCommand

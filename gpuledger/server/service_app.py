@@ -9,7 +9,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gpuledger.server.cluster_tasks import ClusterTasks
-from gpuledger.server.explain_endpoint import ExplainEndpoint
+from gpuledger.server.endpoints.explain_endpoint import ExplainEndpoint
 from gpuledger.server.extender_in_service import ServiceExtender
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.pages.service_pages import ServicePages

@@ -2,7 +2,7 @@
 
 import time
 
-from gpuledger.server.follower_process import FollowerMessage
+from gpuledger.server.follower.follower_process import FollowerMessage
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.wiring.log_from_settings import LogServers
 from ledger.log.writer.writer_observer import WriterObserver

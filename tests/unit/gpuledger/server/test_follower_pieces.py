@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from simulation.engine.loop import VirtualLoop
 
-from gpuledger.server import follower_process
-from gpuledger.server.follower_process import BEHIND_ENTRIES, PAUSE_SECONDS, PIECE_BYTES
+from gpuledger.server.follower import follower_process
+from gpuledger.server.follower.follower_process import BEHIND_ENTRIES, PAUSE_SECONDS, PIECE_BYTES
 from ledger.log.log_port import LogEntry
 
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from gpuledger.server import follower_supervisor
-from gpuledger.server.follower_process import FollowerInstructions
-from gpuledger.server.follower_supervisor import FollowerSupervisor
+from gpuledger.server.follower import follower_supervisor
+from gpuledger.server.follower.follower_process import FollowerInstructions
+from gpuledger.server.follower.follower_supervisor import FollowerSupervisor
 from gpuledger.wiring import log_from_settings
 from ledger.runtime.settings.settings import Settings
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from gpuledger.server.follower_process import FollowerInstructions, FollowerMessage
+from gpuledger.server.follower.follower_process import FollowerInstructions, FollowerMessage
 from ledger.tasks.backoff import Backoff
 
 AGAIN_SECONDS: Final = 1.0
@@ -53,7 +53,7 @@ class FollowerSupervisor:
     async def _run_once(self) -> bool:
         """Run one process to its end; return True if it ended because the log is not intact."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gpuledger.server.follower_process"),
+            *(sys.executable, "-m", "gpuledger.server.follower.follower_process"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -3,9 +3,9 @@
 It folds the same log in a separate process, because SQLite and the encoding of a large state would
 block the event loop that answers reviews. It also scrubs the log.
 
-Started by `gpuledger.server.follower_supervisor`, it reads its instructions as one line of JSON
-from standard input. It ends with standard input, so it never outlives the service. It prints its
-messages to the service as lines of JSON.
+Started by `gpuledger.server.follower.follower_supervisor`, it reads its instructions as one line of
+JSON from standard input. It ends with standard input, so it never outlives the service. It prints
+its messages to the service as lines of JSON.
 """
 
 import asyncio

@@ -1,0 +1,1 @@
+"""Endpoints of the service that answer from the live ledger."""

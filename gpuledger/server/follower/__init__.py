@@ -1,0 +1,1 @@
+"""The follower: a process beside the service that keeps projection and snapshots up to date."""
