@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import chart_values
+import metric_tables
 import typer
 import yaml
 from table_texts import EXITS, REASONS
@@ -23,7 +24,6 @@ from gpuledger.command_line import build
 from ledger.core.model.denials import Reason
 from ledger.kube.hami.managed_resources import is_placed, managed_resources
 from ledger.kube.vendors.vendors import BUILT_IN
-from ledger.runtime.metrics import METRICS
 from ledger.runtime.settings.setting_texts import documentation
 
 HERE: Final = Path(__file__).parent
@@ -133,25 +133,8 @@ def settings_page() -> str:
 
 
 def metrics_page() -> str:
-    """Return the page about the service's own metrics."""
-    lines = [
-        "# Metrics",
-        "",
-        f"{NOTE}",
-        "Served at `/metrics` for Prometheus, [to permitted"
-        " accounts](../how-to/operating.md#scraping). Labels come from closed sets."
-        " The projection adds the usage of every quota and card: `gpuledger_quota_*` by"
-        " `cluster`, `namespace`, `quota`, `resource`, and `gpuledger_card_*` by `cluster`, `node`,"
-        " `card`. Lines and cards beyond the bound are only counted:"
-        " `gpuledger_quota_lines_left_out`, `gpuledger_cards_left_out`.",
-        "",
-        "| metric | kind | labels | meaning |",
-        "|---|---|---|---|",
-    ]
-    for metric in METRICS:
-        labels = ", ".join(f"`{label}`" for label in metric.labels) or "none"
-        lines.append(f"| `{metric.full_name}` | {metric.kind.value} | {labels} | {metric.help} |")
-    return "\n".join([*lines, ""])
+    """Return the page about the metrics of the service."""
+    return metric_tables.page(NOTE)
 
 
 def reasons_page() -> str:

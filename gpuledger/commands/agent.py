@@ -20,6 +20,7 @@ TAKES: Final = (
     "kubeconfig",
     "log_level",
     "log_format",
+    "legacy_metrics",
 )
 
 Name = Annotated[

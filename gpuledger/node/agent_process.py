@@ -109,7 +109,7 @@ async def _wired(
     plugin = DevicePluginServer(own.plugin_settings(), follower)
     limiter = LimitsWriter(flags(own.plugin_settings()))
     stack.callback(limiter.close)
-    exported = AgentCollector(own.name, inventory)
+    exported = AgentCollector(own.name, inventory, legacy=settings.legacy_metrics)
     observer = UsageObserver(driver, ProcCgroups(), comparer=BypassDetector(own.slack_bytes))
     reporter = BypassReporter(cluster, BYPASSES[own.bypass])
     work = NodeAgent(

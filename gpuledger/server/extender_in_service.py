@@ -55,7 +55,7 @@ class ServiceExtender:
         replica.hints.on_hint(self._extender.receive)
         telemetry.read("extender_guesses", lambda: len(self.inventory.overlay))
         telemetry.read("extender_nodes", lambda: len(self.inventory.rows))
-        telemetry.read("extender_reloads", lambda: self.inventory.reloads)
+        telemetry.read("extender_reloads_total", lambda: self.inventory.reloads)
 
     def endpoints(self) -> Endpoints:
         """Return the endpoints of the extender."""

@@ -113,7 +113,7 @@ async def _serve(
     if (reached := await _unless_stopped(_reached(settings, listener, stack), stop)) is None:
         return
     servers, certificates = reached.servers, reached.certificates
-    telemetry, health = Telemetry(), Health()
+    telemetry, health = Telemetry(legacy=settings.legacy_metrics), Health()
     replica = LedgerReplica(settings, servers, observer=WriterMetrics(telemetry), settles=admission)
     cluster_tasks = None
     if settings.kubernetes:

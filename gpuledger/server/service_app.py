@@ -14,7 +14,7 @@ from gpuledger.server.extender_in_service import ServiceExtender
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.pages.service_pages import ServicePages
 from gpuledger.server.readiness_checks import ReadinessChecks
-from gpuledger.server.service_metrics import ServiceMetrics
+from gpuledger.server.service_metrics import ServiceMetrics, usage_export
 from gpuledger.server.shared_certificate import SharedCertificate
 from gpuledger.wiring import admission_from_settings, metrics_token, store_layout
 from ledger.log.ledger_port import Ledger
@@ -61,7 +61,7 @@ class ServiceApp:
         self._settings, self._replica, self._cluster_tasks = settings, replica, cluster_tasks
         self._telemetry = telemetry
         self._readers = Readers(Path(settings.store_dir) / store_layout.PROJECTION)
-        self._usage = UsageCollector(self._readers)
+        self._usage = UsageCollector(self._readers, usage_export(settings, replica.is_active))
         policy = admission_from_settings.admission_settings(settings)
         self._context = self._cluster_context(cluster_tasks)
         ledger = cluster_tasks.ledger if cluster_tasks is not None else replica

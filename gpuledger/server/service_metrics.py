@@ -1,16 +1,20 @@
 """Service metrics other than those of the writer: gauges that a scrape reads."""
 
 from collections import Counter
+from collections.abc import Callable
 
 from gpuledger.server.cluster_tasks import ClusterTasks
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.version import VERSION
+from gpuledger.wiring.demand_rules_from_settings import demand_rules
 from ledger.core.model.events import Committed, Released, Reserved
+from ledger.kube.quotas.line_measures import line_measures
 from ledger.log.records import Record
 from ledger.runtime.http.health import Health
 from ledger.runtime.metrics import Telemetry
+from ledger.runtime.settings.settings import Settings
 from ledger.runtime.tls.certificate_reload import Tls
-from projections.api.usage_metrics import UsageCollector
+from projections.api.usage_metrics import UsageCollector, UsageExport
 
 
 class ServiceMetrics:
@@ -33,7 +37,7 @@ class ServiceMetrics:
         telemetry.read("log_writable", lambda: replica.writer is None or replica.writer.is_writable)
         telemetry.read("log_position", lambda: replica.state.position)
         telemetry.read("log_bytes", lambda: _extent(replica)[0])
-        telemetry.read("log_bytes_max", lambda: _extent(replica)[1])
+        telemetry.read("log_max_bytes", lambda: _extent(replica)[1])
         telemetry.read("queue_commands", lambda: replica.writer.waiting if replica.writer else 0)
         telemetry.read("owner", replica.is_owner)
         telemetry.read("snapshot_position", lambda: replica.snapshot.position)
@@ -58,7 +62,7 @@ class ServiceMetrics:
         telemetry.read("objects_not_understood", lambda: settlement.invalid_objects)
         telemetry.read("quotas_not_understood", lambda: settlement.quotas_with_warnings)
         telemetry.read("pods_waiting", lambda: settlement.waiting)
-        telemetry.read("pods_waiting_seconds_max", lambda: settlement.waiting_seconds_max)
+        telemetry.read("pods_waiting_max_seconds", lambda: settlement.waiting_seconds_max)
         telemetry.read("owners_known", lambda: len(parents))
         parents.on_rejected = lambda: telemetry.count("owners_turned_away_total")
         cards = cluster_tasks.cards
@@ -86,6 +90,21 @@ class ServiceMetrics:
                 released[str(event.cause)] += 1
         for cause, many in released.items():
             self._telemetry.count("settle_released_total", cause, by=many)
+
+
+def usage_export(settings: Settings, is_active: Callable[[], bool]) -> UsageExport:
+    """Return the quotas and cards to list while `is_active` is true: this replica settles.
+
+    Of several clusters on one log, each lists its own quotas and cards, and the authority of
+    universe quotas those as well. Without Kubernetes all are listed. Raises as `demand_rules`.
+    """
+    return UsageExport(
+        measures=line_measures(demand_rules(settings)),
+        cluster=settings.cluster if settings.kubernetes else "",
+        shared=settings.universe_authority,
+        is_active=is_active,
+        legacy=settings.legacy_metrics,
+    )
 
 
 def _extent(replica: LedgerReplica) -> tuple[int, int]:

@@ -1,10 +1,10 @@
 """Metric values: counters and histograms as plain numbers, which a scrape turns into samples.
 
 The objects of prometheus_client take a lock for each change. These values change in the event loop
-only, and a scrape reads them there.
+only, and a scrape reads them there. A series has no sample `_created`, which would double the
+series of a counter for a time that no rule reads.
 """
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
@@ -22,12 +22,11 @@ OTHER: Final = "other"
 class Histogram:
     """The number of values by size, and their sum."""
 
-    __slots__ = ("_bounds", "_counts", "_sum", "created")
+    __slots__ = ("_bounds", "_counts", "_sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         """Count values up to each of these bounds, and larger ones."""
         self._bounds, self._counts, self._sum = bounds, [0] * (len(bounds) + 1), 0.0
-        self.created = time.time()
 
     def observe(self, value: float) -> None:
         """Count a value; a bound belongs to the values below it."""
@@ -43,22 +42,21 @@ class Histogram:
             metric.add_sample(f"{metric.name}_bucket", at, below)
         metric.add_sample(f"{metric.name}_count", labels, below)
         metric.add_sample(f"{metric.name}_sum", labels, self._sum)
-        metric.add_sample(f"{metric.name}_created", labels, self.created)
 
 
 class Counter:
-    """A number that only rises; `count` is raised directly."""
+    """A number that only rises; `count` is raised directly, or `source` returns the number."""
 
-    __slots__ = ("count", "created")
+    __slots__ = ("count", "source")
 
     def __init__(self) -> None:
         self.count = 0
-        self.created = time.time()
+        self.source: Callable[[], float] | None = None
 
     def add_to(self, metric: prometheus_client.Metric, labels: dict[str, str]) -> None:
         """Add the samples of this series."""
-        metric.add_sample(f"{metric.name}_total", labels, self.count)
-        metric.add_sample(f"{metric.name}_created", labels, self.created)
+        value = self.count if self.source is None else self.source()
+        metric.add_sample(f"{metric.name}_total", labels, value)
 
 
 Value = Counter | Histogram | prometheus_client.Gauge

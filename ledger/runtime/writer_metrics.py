@@ -38,7 +38,7 @@ class WriterMetrics(WriterObserver):
         self._telemetry.observe("loop_blocked_seconds", seconds)
         if seconds > self._blocked_max:
             self._blocked_max = seconds
-            self._telemetry.set("loop_blocked_seconds_max", seconds)
+            self._telemetry.set("loop_blocked_max_seconds", seconds)
 
     def denial_dropped(self) -> None:
         """Count a denial that was not stored."""

@@ -1,50 +1,70 @@
 """Metrics of usage and progress, read from the projection at each scrape.
 
-Labels are bounded: lines beyond `LINES_MAX` and cards beyond `CARDS_MAX` are counted and not
-listed. No label names a pod.
+One replica of a cluster lists the cluster's quotas and cards, so that a sum over all replicas is
+right. The number of series is bounded: lines beyond `LINES_MAX`, quotas of one namespace beyond
+`QUOTAS_OF_NAMESPACE_MAX` and cards beyond `CARDS_MAX` are counted and not listed. No label names a
+pod.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+import msgspec
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from ledger.core.model.accounts import AccountKind
+from ledger.kube.quotas.line_measures import OTHER, LineMeasure, QuotaMeasure
+from ledger.runtime.metric_table import PREFIX, Metric
+from projections.api.usage_families import (
+    CARD_FAMILIES,
+    CARD_LABELS,
+    CARDS_LEFT_OUT,
+    EARLIER_LINES,
+    LINE_FAMILIES,
+    LINE_LABELS,
+    LINES_LEFT_OUT,
+    POSITION,
+    RECORD_TIME,
+)
 from projections.queries.card_usage import CardUsage, cards, cards_open
-from projections.queries.query_scope import EVERYTHING
-from projections.queries.quota_usage import Usage, usage
-from projections.store.readers import Readers
+from projections.queries.quota_usage import Usage, lines_open, usage_by_cluster
+from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import ProjectionHead
 
 LINES_MAX: Final = 5_000
 """Most lines that are listed."""
+QUOTAS_OF_NAMESPACE_MAX: Final = 32
+"""Most quotas of one namespace that are listed, so that its users displace no other namespace."""
 CARDS_MAX: Final = 5_000
 """Most cards that are listed."""
 
-_LABELS: Final = ("cluster", "namespace", "quota", "resource")
-_VALUES: Final = {
-    "limit": "Limit of a quota line, in the unit of its resource.",
-    "used": "Amount charged to a quota line, in the unit of its resource.",
-    "committed": "Part of used that stored objects explain.",
-}
-_CARD_LABELS: Final = ("cluster", "node", "card")
-_CARD_VALUES: Final = {
-    "memory_limit_mib": ("memory", "Memory of a card that pods may get, MiB."),
-    "memory_used_mib": ("used_memory", "Memory of a card that pods have, MiB."),
-    "cores_limit": ("cores", "Cores of a card that pods may get, percent of a card."),
-    "cores_used": ("used_cores", "Cores of a card that pods have, percent of a card."),
-    "slots_limit": ("slots", "Most containers of a card."),
-    "slots_used": ("used_slots", "Containers of a card."),
-    "healthy": ("health", "1 while the node reports the card as healthy."),
-}
+
+def exported_always() -> bool:
+    """Return that this process lists quotas and cards: it is the only one."""
+    return True
+
+
+class UsageExport(msgspec.Struct, frozen=True, kw_only=True):
+    """The quotas and cards that a replica lists.
+
+    `measures` has the measure of each quota key. `cluster` is the own cluster, "" for all; with
+    `shared`, quotas over many namespaces are listed as well. `is_active` returns whether this
+    replica lists anything. `legacy` adds the earlier names.
+    """
+
+    measures: Mapping[str, LineMeasure]
+    cluster: str = ""
+    shared: bool = True
+    is_active: Callable[[], bool] = exported_always
+    legacy: bool = False
 
 
 class UsageCollector(Collector):
     """Gauges of every quota line and card. Await `refresh` before each scrape."""
 
-    def __init__(self, readers: Readers) -> None:
-        self._readers = readers
+    def __init__(self, readers: Readers, export: UsageExport) -> None:
+        self._readers, self._export = readers, export
         self._lines: list[Usage] = []
         self._left_out = 0
         self._cards: list[CardUsage] = []
@@ -58,55 +78,81 @@ class UsageCollector(Collector):
 
     async def refresh(self) -> None:
         """Read the projection as it is now. Raises StoreError, and TimeoutError."""
+        is_active = self._export.is_active()
+        if not is_active:
+            self._clear()
         async with self._readers.view() as view:
-            lines, _ = await usage(view, view.head.position, EVERYTHING, limit=LINES_MAX)
-            async with view.connection.execute(_LINES_OPEN) as rows:
-                row = await rows.fetchone()
-            self._cards, _ = await cards(view, view.head.position, limit=CARDS_MAX)
-            self._cards_left_out = await cards_open(view) - len(self._cards)
+            if is_active:
+                await self._read(view)
             self._head = view.head
+
+    def _clear(self) -> None:
+        self._lines, self._left_out, self._cards, self._cards_left_out = [], 0, [], 0
+
+    async def _read(self, view: ProjectionView) -> None:
+        cluster, shared = self._export.cluster, self._export.shared
+        lines = await usage_by_cluster(
+            view, cluster, shared=shared, limit=LINES_MAX, per_namespace=QUOTAS_OF_NAMESPACE_MAX
+        )
         self._lines = lines[:LINES_MAX]
-        self._left_out = (row[0] if row is not None else 0) - len(self._lines)
+        self._left_out = await lines_open(view, cluster, shared=shared) - len(self._lines)
+        self._cards, _ = await cards(view, view.head.position, limit=CARDS_MAX, cluster=cluster)
+        self._cards_left_out = await cards_open(view, cluster) - len(self._cards)
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         """Yield the numbers of the last refresh."""
-        for name, help_text in _VALUES.items():
-            family = GaugeMetricFamily(f"gpuledger_quota_{name}", help_text, labels=_LABELS)
-            for line in self._lines:
-                labels = (line.cluster, line.namespace, line.quota, line.resource)
-                family.add_metric(labels, getattr(line, name))
+        yield from self._of_lines(self._lines)
+        yield _single(LINES_LEFT_OUT, self._left_out)
+        yield from self._of_cards(self._cards)
+        yield _single(CARDS_LEFT_OUT, self._cards_left_out)
+        yield _single(POSITION, self._head.position)
+        yield _single(RECORD_TIME, self._head.time / 1_000_000)
+
+    def _of_lines(self, lines: list[Usage]) -> Iterator[Family]:
+        by_measure: dict[QuotaMeasure, list[tuple[Usage, LineMeasure]]] = {}
+        for line in lines:
+            measured = self._export.measures.get(line.resource, OTHER)
+            by_measure.setdefault(measured.measure, []).append((line, measured))
+        for metric, measure, field in LINE_FAMILIES:
+            family = _family(metric)
+            for line, (_, factor, divisor) in by_measure.get(measure, ()):
+                family.add_metric(_labels(line), getattr(line, field) * factor / divisor)
             yield family
-        yield GaugeMetricFamily(
-            "gpuledger_quota_lines_left_out",
-            "Quota lines that are not listed, because there are too many.",
-            value=self._left_out,
-        )
-        yield from self._of_cards()
-        yield GaugeMetricFamily(
-            "gpuledger_projection_position",
-            "Position of the last record in the projection.",
-            value=self._head.position,
-        )
-        yield GaugeMetricFamily(
-            "gpuledger_projection_record_timestamp_seconds",
-            "Time of the last record in the projection.",
-            value=self._head.time / 1_000_000,
-        )
+        if self._export.legacy:
+            for name, field in EARLIER_LINES.items():
+                yield _earlier(
+                    name, LINE_LABELS, [(_labels(at), getattr(at, field)) for at in lines]
+                )
 
-    def _of_cards(self) -> Iterator[Metric]:
-        for name, (field, help_text) in _CARD_VALUES.items():
-            family = GaugeMetricFamily(f"gpuledger_card_{name}", help_text, labels=_CARD_LABELS)
-            for card in self._cards:
-                family.add_metric((card.cluster, card.node, card.uuid), getattr(card, field))
+    def _of_cards(self, listed: list[CardUsage]) -> Iterator[Family]:
+        labels = [(card.cluster, card.node, card.uuid) for card in listed]
+        for metric, field, factor, divisor, formerly in CARD_FAMILIES:
+            values = [getattr(card, field) for card in listed]
+            family = _family(metric)
+            for own, value in zip(labels, values, strict=True):
+                family.add_metric(own, value * factor / divisor)
             yield family
-        yield GaugeMetricFamily(
-            "gpuledger_cards_left_out",
-            "Cards that are not listed, because there are too many.",
-            value=self._cards_left_out,
-        )
+            if formerly and self._export.legacy:
+                yield _earlier(formerly, CARD_LABELS, zip(labels, values, strict=True))
 
 
-_LINES_OPEN: Final = f"""
-    SELECT count(*) FROM lines JOIN accounts ON accounts.number = lines.account
-    WHERE closed IS NULL AND name NOT GLOB '{AccountKind.CARD}/*'
-"""
+def _labels(line: Usage) -> tuple[str, ...]:
+    return (line.cluster, line.namespace, line.quota, line.resource)
+
+
+def _earlier(
+    name: str, names: tuple[str, ...], samples: Iterable[tuple[tuple[str, ...], float]]
+) -> Family:
+    """Return a family of the earlier names, in the units of the ledger."""
+    family = GaugeMetricFamily(PREFIX + name, "Earlier name, by legacy_metrics.", labels=names)
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+def _family(metric: Metric) -> GaugeMetricFamily:
+    return GaugeMetricFamily(metric.full_name, metric.help, labels=metric.labels)
+
+
+def _single(metric: Metric, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(metric.full_name, metric.help, value=value)

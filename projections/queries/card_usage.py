@@ -85,9 +85,9 @@ async def cards(
     return read, fetched[limit - 1][0] if len(fetched) > limit else ""
 
 
-async def cards_open(view: ProjectionView) -> int:
-    """Return how many cards there are now."""
-    async with view.connection.execute("SELECT count(*) FROM cards WHERE closed IS NULL") as rows:
+async def cards_open(view: ProjectionView, cluster: str = "") -> int:
+    """Return how many cards there are now; `cluster` restricts them unless it is empty."""
+    async with view.connection.execute(_OPEN, {"cluster": cluster}) as rows:
         row = await rows.fetchone()
     return int(row[0]) if row is not None else 0
 
@@ -130,6 +130,9 @@ def _card_usage(
 _announced: Final = msgspec.json.Decoder(Announced)
 _balances: Final = msgspec.msgpack.Decoder(list[int])
 
+_OPEN: Final = """
+    SELECT count(*) FROM cards WHERE closed IS NULL AND (:cluster = '' OR cluster = :cluster)
+"""
 _CARDS: Final = """
     SELECT name, keeper, state, body, (
         SELECT body FROM limits

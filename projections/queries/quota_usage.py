@@ -3,7 +3,8 @@
 Cards are accounts as well, with a separate query: `projections.queries.card_usage`.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -59,18 +60,74 @@ async def usage(
     }
     statement = _EVERYTHING if scope == EVERYTHING else _COVERING
     async with view.connection.execute(statement, values) as rows:
-        fetched = list(await rows.fetchall())
-    numbers = [number for number, *_ in fetched[:limit]]
+        fetched = [_Account(*row) for row in await rows.fetchall()]
+    lines = await _usage_of(view, position, fetched[:limit])
+    return lines, fetched[limit - 1].name if len(fetched) > limit else ""
+
+
+async def usage_by_cluster(
+    view: ProjectionView, cluster: str, *, shared: bool, limit: int, per_namespace: int
+) -> list[Usage]:
+    """Return the present usage of the quotas of one cluster, "" for all clusters, by name.
+
+    Only quotas with lines count: at most `limit` of them, and `per_namespace` of one namespace.
+    With `shared`, those over many namespaces come first.
+    """
+    values = {
+        "position": view.head.position,
+        "limit": limit,
+        "per_namespace": per_namespace,
+        **_own(cluster),
+        "shared": shared,
+    }
+    async with view.connection.execute(_OWN_BALANCES, values) as rows:
+        fetched = [_Account(*row) for row in await rows.fetchall()]
+    return await _usage_of(view, view.head.position, fetched)
+
+
+async def lines_open(view: ProjectionView, cluster: str, *, shared: bool) -> int:
+    """Return how many lines the quotas have that `usage_by_cluster` is about."""
+    values = {**_own(cluster), "shared": shared}
+    async with view.connection.execute(_LINES_OPEN, values) as rows:
+        row = await rows.fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+def _own(cluster: str) -> dict[str, str]:
+    """Return the range of the names of a cluster's quotas."""
+    first = f"{AccountKind.QUOTA}/{cluster}/" if cluster else f"{AccountKind.QUOTA}/"
+    return {
+        "first": first,
+        "end": f"{first[:-1]}{_AFTER_SLASH}",
+    }
+
+
+class _Account(NamedTuple):
+    """A fetched quota with its bodies, None for a quota that has no lines yet."""
+
+    number: int
+    name: str
+    limits: bytes | None
+    balances: bytes | None
+
+
+async def _usage_of(
+    view: ProjectionView, position: int, fetched: Sequence[_Account]
+) -> list[Usage]:
+    numbers = [account.number for account in fetched]
     keys = await _keys(view, numbers)
     unread = await incomplete(view, position, numbers)
-    lines = [
+    return [
         line
-        for number, name, limits, balances in fetched[:limit]
+        for account in fetched
         for line in _lines(
-            name, limits or _NO_LINES, balances or _NO_LINES, keys, unread=number in unread
+            account.name,
+            account.limits or _NO_LINES,
+            account.balances or _NO_LINES,
+            keys,
+            unread=account.number in unread,
         )
     ]
-    return lines, fetched[limit - 1][1] if len(fetched) > limit else ""
 
 
 async def _keys(view: ProjectionView, account_numbers: list[int]) -> dict[int, str]:
@@ -110,7 +167,7 @@ def _lines(
 _bodies: Final = msgspec.msgpack.Decoder(list[int])
 _NO_LINES: Final = msgspec.msgpack.encode([])
 
-_BALANCE: Final = f"""
+_BODIES: Final = """
     SELECT number, name, (
         SELECT body FROM limits
         WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
@@ -118,6 +175,8 @@ _BALANCE: Final = f"""
         SELECT body FROM balances
         WHERE account = number AND position <= :position ORDER BY position DESC LIMIT 1
     )
+"""
+_BALANCE: Final = f"""{_BODIES}
     FROM accounts WHERE opened <= :position AND name > :after
     AND name NOT GLOB '{AccountKind.CARD}/*'
     AND (:quota = '' OR substr(name, -length(:quota) - 1) = '/' || :quota)
@@ -134,4 +193,29 @@ _COVERING: Final = f"""{_BALANCE}
         )
     )
     {_END}
+"""
+
+_AFTER_SLASH: Final = chr(ord("/") + 1)
+_OF_CLUSTER: Final = f"""
+    name >= :first AND name < :end
+    OR :shared AND name >= '{AccountKind.UNIVERSE}/'
+    AND name < '{AccountKind.UNIVERSE}{_AFTER_SLASH}'
+"""
+# A name without the characters after its last slash is that of the namespace.
+_OWN_BALANCES: Final = f"""
+    WITH open AS (
+        SELECT number, name, name >= '{AccountKind.UNIVERSE}/' AS shared FROM accounts
+        WHERE ({_OF_CLUSTER})
+        AND EXISTS (SELECT 1 FROM lines WHERE account = accounts.number AND closed IS NULL)
+    ), placed AS (
+        SELECT number, name, shared, row_number() OVER (
+            PARTITION BY CASE shared WHEN 1 THEN name ELSE rtrim(name, replace(name, '/', '')) END
+            ORDER BY name
+        ) AS place FROM open
+    )
+    {_BODIES} FROM placed WHERE place <= :per_namespace ORDER BY shared DESC, name LIMIT :limit
+"""
+_LINES_OPEN: Final = f"""
+    SELECT count(*) FROM accounts JOIN lines ON lines.account = accounts.number
+    WHERE ({_OF_CLUSTER}) AND closed IS NULL
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tools.manifests import chart_lint, kustomize_files, settings_schema
+from tools.manifests import chart_lint, kustomize_files, prometheus_lint, settings_schema
 from tools.manifests.helm_chart import HelmFailed
 
 ROOT: Final = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def differences(root: Path) -> Iterator[str]:
 def check(root: Path) -> list[str]:
     """Return a line for each thing that is to be mended; none where all is well."""
     try:
-        return [*differences(root), *chart_lint.findings(root)]
+        return [*differences(root), *chart_lint.findings(root), *prometheus_lint.findings(root)]
     except HelmFailed as failed:
         return [f"{kustomize_files.VALUES}: helm: {failed}"]
 

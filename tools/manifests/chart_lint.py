@@ -1,13 +1,10 @@
 """Chart lint: helm lint, yamllint and Kubernetes' schemas over every set of values in ci/.
 
-The rules for Prometheus are checked by promtool, if it is on PATH.
+`prometheus_lint` checks its alerts and dashboards.
 """
 
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -25,9 +22,6 @@ VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 DEFINED_ELSEWHERE: Final = ("cert-manager.io/", "monitoring.coreos.com/")
 """API groups whose schemas are not Kubernetes' own."""
 
-ALERTS: Final = f"{CHART}/files/alerts.yaml"
-ALERT_TESTS: Final = "tools/manifests/alert_tests.yaml"
-PROMTOOL_SECONDS: Final = 60.0
 OBJECTS_MAX: Final = 1_024
 """How many rendered objects are remembered, with their findings."""
 SCHEMAS_MAX: Final = 256
@@ -48,7 +42,6 @@ def findings(root: Path) -> Iterator[str]:
         yield f"{CHART}/ci: has no *-values.yaml, so no rendered object is checked"
     for values in sets:
         yield from _of_values(root, values, seen)
-    yield from alert_findings(root)
 
 
 def _of_values(root: Path, values: Path, seen: set[str]) -> Iterator[str]:
@@ -91,31 +84,3 @@ def _invalid(manifest: dict[str, Any], version: str) -> str:
     except kubernetes_validate.SchemaNotFoundError:
         return f"has no kind {manifest.get('kind')} in {manifest.get('apiVersion')}"
     return ""
-
-
-@cache
-def promtool() -> str | None:
-    """Return the path of promtool; without it, report that no rule was checked."""
-    program = shutil.which("promtool")
-    if program is None:
-        sys.stderr.write(
-            "!!! promtool is not on PATH (Debian package prometheus): NO ALERT WAS CHECKED\n"
-        )
-    return program
-
-
-def alert_findings(root: Path) -> Iterator[str]:
-    """Return the findings of promtool in the alerts, and in their tests."""
-    program = promtool()
-    if program is None:
-        return
-    for command in (("check", "rules", root / ALERTS), ("test", "rules", root / ALERT_TESTS)):
-        done = subprocess.run(
-            [program, *command],
-            capture_output=True,
-            text=True,
-            timeout=PROMTOOL_SECONDS,
-            check=False,
-        )
-        if done.returncode:
-            yield f"{ALERTS}: promtool {command[0]}: {done.stdout}{done.stderr}".strip()

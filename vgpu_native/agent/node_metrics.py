@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ledger.core.model.cards import Card
+from ledger.core.model.cards import WHOLE, Card
 from vgpu_native.agent.cards.card_inventory import CardInventory
 from vgpu_native.agent.usage_observer import ContainerUse, UsageObservation
 
@@ -35,9 +35,9 @@ _OF_CONTAINERS: Final[tuple[tuple[str, str, Callable[[ContainerUse], float]], ..
         lambda use: use.busy,
     ),
     (
-        "gpuledger_container_cores_limit",
-        "Time of a card that a container may use, percent; 100 without a limit.",
-        lambda use: use.cores_limit,
+        "gpuledger_container_cores_limit_ratio",
+        "Part of a card's time that a container may use; 1 without a limit.",
+        lambda use: use.cores_limit / WHOLE,
     ),
     (
         "gpuledger_container_gpu_processes",
@@ -46,16 +46,25 @@ _OF_CONTAINERS: Final[tuple[tuple[str, str, Callable[[ContainerUse], float]], ..
     ),
 )
 
+_EARLIER_OF_CONTAINERS: Final = (
+    "gpuledger_container_cores_limit",
+    "Earlier name, by legacy_metrics, percent.",
+    lambda use: use.cores_limit,
+)
+
 LIMIT: Final = 10_000
-"""Most series of one metric; the rest is left out."""
+"""Most series of one metric; the rest is counted."""
 
 
 class AgentCollector(Collector):
     """The agent's last reading, as metrics."""
 
-    def __init__(self, node: str, inventory: CardInventory) -> None:
-        """Export the cards of an inventory; `show` sets the usage of containers."""
-        self._node, self._inventory = node, inventory
+    def __init__(self, node: str, inventory: CardInventory, *, legacy: bool = False) -> None:
+        """Export the cards of an inventory; `show` sets the usage of containers.
+
+        With `legacy`, renamed metrics are exported by their earlier names, too.
+        """
+        self._node, self._inventory, self._legacy = node, inventory, legacy
         self._observation = UsageObservation()
 
     @property
@@ -72,7 +81,8 @@ class AgentCollector(Collector):
         observation, cards = self._observation, self._inventory.cards
         yield from self._of_cards(observation, cards)
         yield self._xids()
-        for name, text, value in _OF_CONTAINERS:
+        earlier = (_EARLIER_OF_CONTAINERS,) if self._legacy else ()
+        for name, text, value in (*_OF_CONTAINERS, *earlier):
             family = GaugeMetricFamily(name, text, labels=_CONTAINER)
             for use in observation.uses[:LIMIT]:
                 family.add_metric(_labels(use), value(use))
@@ -85,11 +95,19 @@ class AgentCollector(Collector):
         for use in observation.uses[:LIMIT]:
             busy.add_metric(_labels(use), use.busy_seconds)
         yield busy
+        yield GaugeMetricFamily(
+            "gpuledger_container_devices_left_out",
+            "Cards of containers that are not listed, because there are too many.",
+            value=max(0, len(observation.uses) - LIMIT),
+        )
         yield from _of_drift(observation)
 
     def _of_cards(self, observation: UsageObservation, cards: tuple[Card, ...]) -> Iterator[Metric]:
         health = GaugeMetricFamily(
-            "gpuledger_card_healthy", "1 while a card is healthy.", labels=_CARD
+            "gpuledger_device_healthy", "1 while a card is healthy.", labels=_CARD
+        )
+        earlier = GaugeMetricFamily(
+            "gpuledger_card_healthy", "Earlier name, by legacy_metrics.", labels=_CARD
         )
         memory = GaugeMetricFamily(
             "hami_host_gpu_memory_used_bytes", "Memory of a card in use, bytes.", labels=_CARD
@@ -107,12 +125,15 @@ class AgentCollector(Collector):
         for card in cards:
             labels = (self._node, str(card.index), card.uuid, card.type)
             health.add_metric(labels, card.healthy)
+            earlier.add_metric(labels, card.healthy)
             load = observation.loads.get(card.uuid)
             if load is not None:
                 memory.add_metric(labels, load.memory)
                 busy.add_metric(labels, load.busy)
                 memory_busy.add_metric(labels, load.memory_busy)
         yield from (health, memory, busy, memory_busy)
+        if self._legacy:
+            yield earlier
 
     def _xids(self) -> Metric:
         family = CounterMetricFamily(

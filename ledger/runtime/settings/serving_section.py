@@ -99,6 +99,13 @@ class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_f
             examples=["X-Forwarded-Groups"],
         ),
     ] = ""
+    legacy_metrics: Annotated[
+        bool,
+        Meta(
+            description="Add the earlier names of renamed metrics to /metrics, for dashboards and"
+            " rules that still read them. The next version does not have this setting."
+        ),
+    ] = False
     plain_http: Annotated[
         bool, Meta(description="Serve HTTP without TLS, for a proxy or a test on loopback.")
     ] = False

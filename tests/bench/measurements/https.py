@@ -18,7 +18,7 @@ from tests.bench.harness.results import Goal, Result, result
 from tests.bench.load.review_load import CONNECTIONS, post_reviews
 
 NAMESPACES = 1_000
-LONGEST_BLOCK = "gpuledger_loop_blocked_seconds_max"
+LONGEST_BLOCK = "gpuledger_loop_blocked_max_seconds"
 
 
 def run(quick: bool) -> list[Result]:

@@ -15,8 +15,9 @@ from gpuledger.server import readiness_checks
 from ledger.core.model.denials import Reason
 from ledger.core.model.events import AnyEvent, Cause
 from ledger.log import records
-from ledger.runtime.metrics import METRICS
+from ledger.runtime.metric_table import METRICS
 from ledger.runtime.settings.setting_texts import documentation
+from projections.api.usage_families import USAGE_METRICS
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -147,9 +148,8 @@ def test_every_alert_has_a_runbook() -> None:
 def test_alerts_ask_for_metrics_that_exist() -> None:
     known = {metric.full_name for metric in METRICS}
     known |= {f"{name}_{end}" for name in known for end in ("bucket", "count", "sum")}
-    source = (ROOT / "projections" / "api" / "usage_metrics.py").read_text()
-    known |= {f"gpuledger_quota_{amount}" for amount in ("limit", "used", "committed")}
-    source += (ROOT / "vgpu_native" / "agent" / "node_metrics.py").read_text()
+    known |= {metric.full_name for metric in USAGE_METRICS}
+    source = (ROOT / "vgpu_native" / "agent" / "node_metrics.py").read_text()
     known |= set(re.findall(r'"(gpuledger_\w+)"', source))
     asked = set(re.findall(r"\bgpuledger_\w+", ALERTS.read_text()))
     assert asked

@@ -9,9 +9,10 @@ from typing import Final
 import pytest
 
 from tools.manifests import __main__ as command
-from tools.manifests import chart_lint
-from tools.manifests.chart_lint import ALERT_TESTS, ALERTS, VERSIONS
+from tools.manifests import chart_lint, prometheus_lint
+from tools.manifests.chart_lint import VERSIONS
 from tools.manifests.helm_chart import CHART
+from tools.manifests.prometheus_lint import ALERT_TESTS, ALERTS, DASHBOARDS
 from tools.manifests.settings_schema import SCHEMA
 
 ROOT: Final = Path(__file__).parents[3]
@@ -39,6 +40,15 @@ def small(tree: Path) -> Path:
     for name in ("own-writes", "nats", "rbac", "deployment"):
         (tree / "deploy" / f"{name}.yaml").unlink()
     return tree
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """Return a copy of the chart and of the tests of its alerts."""
+    shutil.copytree(ROOT / CHART, tmp_path / CHART)
+    (tmp_path / ALERT_TESTS).parent.mkdir(parents=True)
+    shutil.copy(ROOT / ALERT_TESTS, tmp_path / ALERT_TESTS)
+    return tmp_path
 
 
 def plant(tree: Path, file: str, old: str, new: str) -> None:
@@ -88,22 +98,44 @@ def test_a_chart_without_sets_of_values_is_found(small: Path) -> None:
     assert any("no rendered object is checked" in line for line in chart_lint.findings(small))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "because"),
-    [
-        ("sum by (le, instance) (", "sum by (", "check: "),
-        ("expr: gpuledger_ready == 0", "expr: gpuledger_ready == 2", "LedgerNotReady"),
-        ("> 0.9\n", "> 0.05\n", "LedgerLogFull"),
-    ],
-    ids=["syntax", "never fires", "fires too early"],
-)
-def test_a_fault_of_an_alert_is_found(small: Path, old: str, new: str, because: str) -> None:
-    if chart_lint.promtool() is None:
+def test_a_rule_that_cannot_be_parsed_is_found(rules: Path) -> None:
+    skip_without_promtool()
+    plant(rules, ALERTS, "sum by (le, instance) (", "sum by (")
+    assert any(f"{ALERTS}: promtool check" in line for line in prometheus_lint.findings(rules))
+
+
+def test_alerts_that_fire_at_a_wrong_time_are_found(rules: Path) -> None:
+    skip_without_promtool()
+    faults = {
+        "LedgerNotReady": ("expr: gpuledger_ready == 0", "expr: gpuledger_ready == 2"),
+        "LedgerLogFull": ("> 0.9\n", "> 0.05\n"),
+        "LedgerCertificateEnding": (" > 0) - time() < 7", ") - time() < 7"),
+        "LedgerQuotaNearlyFull": (">= QUOTA_NEARLY_FULL", ">= 0.91"),
+        "LedgerDeniesByFailure": ("[10m]) > 0\n        or", "[10m])\n        or"),
+        "LedgerPodsWaitLong": ("_max_seconds) > 6 * 3600", "_max_seconds) >= 6 * 3600"),
+    }
+    for old, new in faults.values():
+        plant(rules, ALERTS, old, new)
+    findings = "\n".join(prometheus_lint.findings(rules))
+    assert set(re.findall(r'alertname=\\"(\w+)', findings)) == faults.keys()
+
+
+def test_an_alert_without_a_test_is_found() -> None:
+    rules = {"groups": [{"rules": [{"alert": "A"}, {"alert": "B"}]}]}
+    lines = list(prometheus_lint.missing_tests(rules, {"B": {}, "C": {}}))
+    assert [line.split(": ")[1] for line in lines] == ["A", "C"]
+
+
+def test_an_expression_of_a_dashboard_that_cannot_be_parsed_is_found(rules: Path) -> None:
+    skip_without_promtool()
+    plant(rules, f"{DASHBOARDS}/gpuledger.json", "sum(gpuledger_ready", "sum(gpuledger_ready(")
+    findings = list(prometheus_lint.dashboard_findings(rules))
+    assert any(f"{DASHBOARDS}: promtool check" in line for line in findings)
+
+
+def skip_without_promtool() -> None:
+    if prometheus_lint.promtool() is None:
         pytest.skip("promtool is not installed (Debian package prometheus): no alert was checked")
-    plant(small, ALERTS, old, new)
-    findings = "\n".join(chart_lint.alert_findings(small))
-    assert "promtool" in findings
-    assert because in findings
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ from starlette.routing import Route
 from ledger.core.model.denials import Denial, Reason
 from ledger.log.ledger_port import Accepted
 from ledger.runtime import metrics as metrics_module
-from ledger.runtime.metrics import METRICS, Metric, MetricKind, Telemetry
+from ledger.runtime.metric_table import METRICS, Metric, MetricKind
+from ledger.runtime.metrics import Telemetry
 from ledger.runtime.writer_metrics import WriterMetrics
+from projections.api.usage_families import USAGE_METRICS
 
 PACKAGES = ("gpuledger", "ledger", "webhook", "projections", "extender")
 
@@ -30,12 +32,15 @@ async def scrape(metrics: Telemetry, accept: str = "", **options: object) -> htt
 
 
 def test_names_and_units_follow_the_rules_of_prometheus() -> None:
-    for metric in METRICS:
+    for metric in (*METRICS, *USAGE_METRICS):
         assert re.fullmatch(r"gpuledger_[a-z_]+[a-z]", metric.full_name)
         assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)
+        assert not re.search(r"_(mib|mebibytes|ms|milliseconds|percent)(_|$)", metric.name)
+        assert not re.search(r"_(bytes|seconds|ratio)_(?!total$)", metric.name), "units come last"
         assert metric.help.endswith(".")
         assert bool(metric.buckets) == (metric.kind is MetricKind.HISTOGRAM)
-    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    names = [metric.name for metric in (*METRICS, *USAGE_METRICS)]
+    assert len(set(names)) == len(names)
 
 
 async def test_every_metric_without_labels_is_there_from_the_start() -> None:
@@ -49,7 +54,7 @@ async def test_every_metric_without_labels_is_there_from_the_start() -> None:
 
 def test_every_metric_is_measured_somewhere() -> None:
     root = Path(__file__).parents[4]
-    table = root / "ledger" / "runtime" / "metrics.py"
+    table = root / "ledger" / "runtime" / "metric_table.py"
     files = [
         file for package in PACKAGES for file in (root / package).rglob("*.py") if file != table
     ]
@@ -70,6 +75,25 @@ async def test_what_was_measured_is_exposed() -> None:
     assert 'gpuledger_append_seconds_bucket{le="0.0025"} 1.0' in lines
     assert 'gpuledger_append_seconds_bucket{le="0.001"} 0.0' in lines
     assert "gpuledger_log_position 17.0" in lines
+
+
+async def test_a_counter_is_read_from_a_function() -> None:
+    metrics = Telemetry()
+    metrics.read("extender_reloads_total", lambda: 3)
+    assert "gpuledger_extender_reloads_total 3.0" in (await scrape(metrics)).text
+
+
+async def test_earlier_names_are_exposed_only_when_asked_for() -> None:
+    metrics = Telemetry(legacy=True)
+    metrics.set("loop_blocked_max_seconds", 0.5)
+    metrics.read("extender_reloads_total", lambda: 3)
+    text = (await scrape(metrics)).text
+    assert "# TYPE gpuledger_loop_blocked_seconds_max gauge" in text
+    assert "gpuledger_loop_blocked_seconds_max 0.5" in text
+    assert "# TYPE gpuledger_extender_reloads gauge" in text
+    assert "gpuledger_extender_reloads 3.0" in text
+    now = (await scrape(Telemetry())).text
+    assert [metric.name for metric in METRICS if f"_{metric.formerly} " in now] == []
 
 
 async def test_two_processes_worth_of_metrics_do_not_meet() -> None:
@@ -111,14 +135,10 @@ async def test_samples_are_those_of_the_prometheus_client(accept: str) -> None:
     encode, _ = choose_encoder(accept)
     expected = [line for line in encode(registry).decode().splitlines() if line != "# EOF"]
     text = (await scrape(metrics, accept)).text
-    lines = _without_times(text.splitlines())
-    assert [line for line in _without_times(expected) if line not in lines] == []
+    lines = text.splitlines()
+    assert [line for line in expected if "_created" not in line and line not in lines] == []
+    assert "_created" not in text
     assert text.count("gpuledger_admission_seconds_bucket") == len(admission.buckets) + 1
-
-
-def _without_times(lines: list[str]) -> list[str]:
-    """Return lines of which those of creations have no time."""
-    return [line.rpartition(" ")[0] if "_created" in line else line for line in lines]
 
 
 @pytest.mark.parametrize("name", ["no_such_metric", "gpuledger_log_bytes"])
@@ -210,7 +230,7 @@ async def test_the_writer_reports_into_the_metrics() -> None:
         "gpuledger_log_conflicts_total 1.0",
         "gpuledger_log_ambiguous_total 1.0",
         "gpuledger_loop_blocked_seconds_count 2.0",
-        "gpuledger_loop_blocked_seconds_max 0.002",
+        "gpuledger_loop_blocked_max_seconds 0.002",
         "gpuledger_refusals_dropped_total 1.0",
         "gpuledger_contradictions_total 1.0",
     ):

@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.utils import floatToGoString
 from starlette.applications import Starlette
 from support.builders.decide_and_fold import record
 from support.harness.projection_harness import SECOND, START, log_of, project, viewing
@@ -16,7 +17,7 @@ from ledger.core.model.cards import HAMI, OWN, Card, Part, Phase, Share, Stage
 from ledger.core.model.state import State
 from projections.api import usage_metrics
 from projections.api.routes import routes
-from projections.api.usage_metrics import UsageCollector
+from projections.api.usage_metrics import UsageCollector, UsageExport
 from projections.queries.charged_units import key_charges
 from projections.queries.query_scope import EVERYTHING, namespaces
 from projections.queries.quota_usage import usage
@@ -216,14 +217,14 @@ async def test_what_cards_decide_is_what_the_pod_and_its_root_are_charged(path: 
 
 async def test_every_card_is_a_gauge_and_no_line_of_a_quota(path: Path) -> None:
     async with Readers(path) as readers:
-        collector, registry = UsageCollector(readers), CollectorRegistry()
+        collector, registry = UsageCollector(readers, UsageExport(measures={})), CollectorRegistry()
         registry.register(collector)
         await collector.refresh()
     text = generate_latest(registry).decode()
     labels = '{card="GPU-c",cluster="c1",node="n2"}'
-    assert f"gpuledger_card_memory_limit_mib{labels} 15000.0" in text
-    assert f"gpuledger_card_memory_used_mib{labels} 0.0" in text
-    assert f"gpuledger_card_cores_limit{labels} 100.0" in text
+    assert f"gpuledger_card_memory_limit_bytes{labels} {floatToGoString(15_000 << 20)}" in text
+    assert f"gpuledger_card_memory_used_bytes{labels} 0.0" in text
+    assert f"gpuledger_card_cores_limit_ratio{labels} 1.0" in text
     assert f"gpuledger_card_slots_limit{labels} 10.0" in text
     assert f"gpuledger_card_healthy{labels} 1.0" in text
     assert "gpuledger_cards_left_out 0.0" in text
@@ -236,7 +237,7 @@ async def test_cards_beyond_the_bound_are_counted(
 ) -> None:
     monkeypatch.setattr(usage_metrics, "CARDS_MAX", 1)
     async with Readers(path) as readers:
-        collector = UsageCollector(readers)
+        collector = UsageCollector(readers, UsageExport(measures={}))
         await collector.refresh()
     families = {family.name: family for family in collector.collect()}
     assert len(families["gpuledger_card_slots_used"].samples) == 1

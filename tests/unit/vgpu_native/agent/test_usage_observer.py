@@ -381,5 +381,13 @@ async def test_metrics_are_exported_under_their_documented_names(
         "device_uuid": CARD,
     }
     assert samples["hami_host_gpu_memory_used_bytes"].labels["device_type"] == "NVIDIA H200"
+    assert samples["gpuledger_device_healthy"].value == 1
+    assert samples["gpuledger_container_cores_limit_ratio"].value == 0.3
+    assert samples["gpuledger_container_devices_left_out"].value == 0
+    assert "gpuledger_card_healthy" not in samples, "the service has this name for another metric"
+    collector = AgentCollector("n0", inventory, legacy=True)
+    collector.show(await observer.look([held], [CARD]))
+    samples = {sample.name: sample for family in collector.collect() for sample in family.samples}
+    assert samples["gpuledger_container_cores_limit"].value == 30
     assert samples["gpuledger_card_healthy"].value == 1
     assert "gpuledger_container_gpu_busy_seconds_total" in samples
