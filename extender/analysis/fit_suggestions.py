@@ -32,6 +32,9 @@ NODES_NAMED_MAX: Final = 5
 TRIED_MAX: Final = 256
 """Most pods of one node that are tried."""
 
+EVICT: Final = "evict"
+"""The kind of a suggestion to evict pods."""
+
 Residents = Mapping[tuple[str, str], Placement]
 """The pods of one node, by namespace and key."""
 
@@ -40,7 +43,7 @@ Fitting = Callable[[PodDeviceRequest], Booleans]
 
 
 class FitSuggestion(msgspec.Struct, frozen=True):
-    """One change with which the pod would fit on `nodes`, of which the first are named.
+    """One change with which the pod would fit on `count` nodes, of which `nodes` are the first.
 
     `what` is memory (MiB), percentage, cores, cards, types, uuids, numa, unused or evict; `now` and
     `then` are 0 where the change is not one of an amount.
@@ -51,6 +54,7 @@ class FitSuggestion(msgspec.Struct, frozen=True):
     then: int
     nodes: list[str]
     text: str
+    count: int = 1
 
 
 class EvictedPod(msgspec.Struct, frozen=True):
@@ -107,7 +111,7 @@ def fewest_evictions(
     pods = ", ".join(
         f"{victim.namespace}/{victim.pod} ({victim.memory} MiB)" for victim in evictions[best]
     )
-    return FitSuggestion("evict", 0, 0, [best], f"evict {pods} from {best}")
+    return FitSuggestion(EVICT, 0, 0, [best], f"evict {pods} from {best}")
 
 
 def evictions_on(
@@ -171,7 +175,14 @@ def single_changes(
             relaxation.then,
             named,
             f"{text} and {more} more" if more else text,
+            len(places),
         )
+
+
+def counted(change: FitSuggestion) -> str:
+    """Return the text of a single change with the number of nodes instead of their names."""
+    words = _WORDS[change.what].format(now=change.now, then=change.then)
+    return f"{words}: it would fit on {change.count} {'node' if change.count == 1 else 'nodes'}"
 
 
 def _relaxations(request: PodDeviceRequest, fitting: Fitting) -> Iterator[_Relaxation]:

@@ -104,3 +104,15 @@ class CardArrays:
         self.waiting = np.pad(self.waiting, padding[0])
         for name in (*INTEGERS, *BOOLEANS, "slices"):
             setattr(self, name, np.pad(getattr(self, name), padding))
+
+    def copy(self) -> "CardArrays":
+        """Return a copy of everything."""
+        copy = CardArrays(self.rows, 0)
+        for name in (*INTEGERS, *BOOLEANS, "slices", "waiting"):
+            setattr(copy, name, getattr(self, name).copy())
+        copy.keepers, copy.uuids = list(self.keepers), [list(names) for names in self.uuids]
+        copy.scores = {row: scores.copy() for row, scores in self.scores.items()}
+        for name in ("kinds", "vendors", "modes", "tables"):
+            setattr(copy, name, list(getattr(self, name)))
+        copy.layout = self.layout
+        return copy

@@ -5,7 +5,7 @@ with a card for themselves, and the claims. The use is read from the state once,
 because the state may later be ahead of the record.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
@@ -15,6 +15,7 @@ from extender.inventory import card_rows
 from extender.inventory.card_arrays import CardArrays
 from extender.inventory.card_rows import CardColumn, PairScores
 from extender.inventory.claim_bookings import claimed_bookings
+from extender.inventory.inventory_node import InventoryNode, Place
 from extender.inventory.unrecorded_card_use import UsageOverlay
 from ledger.core.evolve.evolver import Postings
 from ledger.core.evolve.preemption_claims import claim_of
@@ -23,32 +24,9 @@ from ledger.core.model.cards import Placement, PreemptionClaim, Stage
 from ledger.core.model.state import State
 from ledger.log.records import Record
 
-Place = tuple[str, str]
-"""The namespace and the key of a pod."""
-
 _USED: Final = ("used_memory", "used_cores", "used_slots")
 
 _log: Final = structlog.get_logger("extender")
-
-
-class _Node:
-    """A node: its row, its columns, the pods on it, and the claims on its cards."""
-
-    __slots__ = ("claims", "columns", "gone", "residents", "row")
-
-    def __init__(self, row: int) -> None:
-        self.row = row
-        self.gone = False
-        self.columns: list[CardColumn] = []
-        self.residents: dict[Place, Placement] = {}
-        self.claims: dict[Place, PreemptionClaim] = {}
-
-    def column_of(self, uuid: str) -> int:
-        """Return the column of a card. Raises KeyError."""
-        for at, column in enumerate(self.columns):
-            if column.uuid == uuid:
-                return at
-        raise KeyError(uuid)
 
 
 class ClusterInventory:
@@ -72,7 +50,7 @@ class ClusterInventory:
         self.loaded = False
         self._prefix = f"{cluster}/"
         self._free = list(range(self.arrays.rows - 1, -1, -1))
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, InventoryNode] = {}
         self._spots: dict[int, tuple[int, int, int]] = {}
         self._placed: dict[Place, Placement] = {}
         self._claimed: dict[Place, str] = {}
@@ -110,6 +88,20 @@ class ClusterInventory:
             self.load(state)
         else:
             self.position = record.position
+
+    def residents(self, node: str) -> Mapping[Place, Placement]:
+        """Return the pods on a node, given by its local name, by namespace and key."""
+        known = self._nodes.get(self._prefix + node)
+        return known.residents if known is not None else {}
+
+    def frozen_copy(self) -> "ClusterInventory":
+        """Return the cards and pods as they are now; do not load the copy or let it follow."""
+        copy = ClusterInventory(self.cluster, self.overlay.copy())
+        copy.arrays = self.arrays.copy()
+        copy.rows, copy.names = dict(self.rows), list(self.names)
+        copy.position, copy.loaded = self.position, self.loaded
+        copy._nodes = {name: node.frozen_copy() for name, node in self._nodes.items()}
+        return copy
 
     def has_placed(self, namespace: str, key: str, uid: str) -> bool:
         """Return whether the pod of a uid has cards."""
@@ -235,11 +227,11 @@ class ClusterInventory:
     def _withdrawn(self, event: events.Withdrawn, _: State) -> None:
         self._end_claim((event.namespace, event.key))
 
-    def _open(self, name: str) -> _Node:
+    def _open(self, name: str) -> InventoryNode:
         """Return a node, with a row of its own."""
         known = self._nodes.get(name)
         if known is None:
-            known = self._nodes[name] = _Node(self._row_of(name.removeprefix(self._prefix)))
+            known = self._nodes[name] = InventoryNode(self._row_of(name.removeprefix(self._prefix)))
         return known
 
     def _row_of(self, short: str) -> int:
@@ -259,7 +251,7 @@ class ClusterInventory:
         self._free += range(self.arrays.rows - 1, before - 1, -1)
         self.names += [""] * (self.arrays.rows - before)
 
-    def _change(self, known: _Node, keeper: str, columns: list[CardColumn]) -> None:
+    def _change(self, known: InventoryNode, keeper: str, columns: list[CardColumn]) -> None:
         """Replace a node's cards; the use of cards is kept, also of lost cards."""
         used = {
             column.uuid: tuple(int(getattr(self.arrays, name)[known.row, at]) for name in _USED)
@@ -275,7 +267,7 @@ class ClusterInventory:
 
     def _lay_out(
         self,
-        known: _Node,
+        known: InventoryNode,
         keeper: str,
         columns: list[CardColumn],
         used: dict[str, tuple[int, ...]],
@@ -317,13 +309,13 @@ class ClusterInventory:
         self._account(known, placed, -1)
         return placed
 
-    def _count(self, known: _Node, placed: Placement, sign: int) -> None:
+    def _count(self, known: InventoryNode, placed: Placement, sign: int) -> None:
         if placed.stage < Stage.ALLOCATED:
             self.arrays.waiting[known.row] += sign
         for uuid in card_bookings.exclusive_on(placed.parts, initialised=placed.initialised):
             self.arrays.alone[known.row, known.column_of(uuid)] += sign
 
-    def _account(self, known: _Node, placed: Placement, sign: int) -> None:
+    def _account(self, known: InventoryNode, placed: Placement, sign: int) -> None:
         """Count a pod in or out, and recompute all that depends on all pods of its node."""
         self._count(known, placed, sign)
         if any(column.is_cut for column in known.columns):
@@ -331,7 +323,7 @@ class ClusterInventory:
         if known.claims:
             self._reclaim(known)
 
-    def _cut(self, known: _Node) -> None:
+    def _cut(self, known: InventoryNode) -> None:
         """Recompute the taken slices of a node's cards.
 
         A pod that another scheduler placed without naming slices may be on any of them.
@@ -354,7 +346,7 @@ class ClusterInventory:
         if name := self._claimed.pop(place, ""):
             self.overlay.release(self._nodes[name].claims.pop(place).uid)
 
-    def _reclaim(self, known: _Node) -> None:
+    def _reclaim(self, known: InventoryNode) -> None:
         """Recompute the cards that the claims of a node keep beside their victims' use."""
         at = {column.uuid: number for number, column in enumerate(known.columns)}
         for claim in known.claims.values():

@@ -53,6 +53,15 @@ class UsageOverlay:
         """Return the number of assumed placements."""
         return len(self._assumed)
 
+    def copy(self) -> "UsageOverlay":
+        """Return a copy of everything."""
+        copy = UsageOverlay(0, 0)
+        for name in ("memory", "cores", "slots", "alone"):
+            setattr(copy, name, getattr(self, name).copy())
+        copy._assumed, copy._kept = dict(self._assumed), dict(self._kept)
+        copy._next = self._next
+        return copy
+
     def grow(self, rows: int, columns: int) -> None:
         """Grow to at least this many rows and columns."""
         have = self.memory.shape

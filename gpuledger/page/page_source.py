@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from gpuledger.queries.fit_of_manifest import FitReport
+from gpuledger.manifest_fit.fit_report import FitReport
 from webhook.admission.explanation import Explanation
 
 

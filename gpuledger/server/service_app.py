@@ -9,7 +9,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gpuledger.server.cluster_tasks import ClusterTasks
-from gpuledger.server.endpoints.explain_endpoint import ExplainEndpoint
+from gpuledger.server.endpoints.live_answers import LiveAnswers
 from gpuledger.server.extender_in_service import ServiceExtender
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.pages.service_pages import ServicePages
@@ -67,13 +67,13 @@ class ServiceApp:
         ledger = cluster_tasks.ledger if cluster_tasks is not None else replica
         self._validating = ValidatingWebhook(ledger, settings=policy, context=self._context)
         self.service_extender = self._service_extender(ledger) if settings.extender else None
-        self._guard = self._token_guard()
+        self._guard, self._live = self._token_guard(), self._live_answers()
         self._pages = self._service_pages(certificates)
         endpoints = self._endpoints(policy, reviews=reviews)
         routes = [
             *direct_endpoints.routes(endpoints),
             *projection_routes.routes(self._readers),
-            ExplainEndpoint(self._validating, settings).route(),
+            *self._live.routes(),
             *health.routes(),
             *self._pages.routes(),
             Route(METRICS, telemetry.endpoint([self._refresh])),
@@ -120,10 +120,13 @@ class ServiceApp:
         return ServicePages(
             self._settings,
             replica=self._replica,
-            validating=self._validating,
+            live=self._live,
             guard=self._guard,
             certificates=certificates,
         )
+
+    def _live_answers(self) -> LiveAnswers:
+        return LiveAnswers(self._settings, replica=self._replica, validating=self._validating)
 
     def _endpoints(self, policy: AdmissionSettings, *, reviews: bool) -> Endpoints:
         """Return the endpoints of the direct path: admission and extender, as far as served."""

@@ -12,6 +12,7 @@ from typing import Final
 from ledger.core.model.state import State
 from ledger.log import records
 from ledger.log.log_port import Log, LogEntry, Lost
+from ledger.log.records import Record
 from ledger.log.recovery.replay import state_at
 from projections.projector import denial_projector
 from projections.record_changes import fold_record
@@ -89,6 +90,7 @@ class Projector:
         self._state = state
         self._stored = state.position
         self._waiting = 0
+        self._callbacks: list[Callable[[Record], None]] = []
         self._names, self._values = names, values
         self._charges = ChargeTable(
             names,
@@ -133,6 +135,10 @@ class Projector:
         """The state after the last folded record, which may not be stored yet; to be read only."""
         return self._state
 
+    def subscribe(self, callback: Callable[[Record], None]) -> None:
+        """Call `callback` after every record that is folded from now on."""
+        self._callbacks.append(callback)
+
     async def project(self, entries: Sequence[LogEntry], *, known: int = 0) -> int:
         """Fold the entries that follow, store their changes, and return the number of events.
 
@@ -144,6 +150,8 @@ class Projector:
             change = fold_record(self._state, entry.position, entry.payload)
             for table in self._tables:
                 table.collect(change)
+            for callback in self._callbacks:
+                callback(change.record)
             self._waiting += len(change.record.items) + 1
             events += len(change.record.items)
             if self._waiting >= EVENTS_PER_TRANSACTION:

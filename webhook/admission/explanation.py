@@ -107,18 +107,25 @@ async def explain(
             namespace=manifest.metadata.namespace or namespace or NAMESPACE,
             user_info=UserInfo(username),
         )
-    _require(request, namespace)
     until = asyncio.get_running_loop().time() + deadline
-    if namespace or request.namespace != NAMESPACE or validating.context.is_watched():
-        await _must_exist(request.namespace, validating.context, until)
-    request = msgspec.structs.replace(_persistable(request), dry_run=True)
     try:
-        verdict = await validating.decide(request, until)
+        verdict = await _verdict(validating, request, namespace, until)
     except BadReview as error:
         if manifest.kind == KIND:
             raise
         raise BadReview(error.field.replace(_OBJECT, "$", 1), error.message) from error
     return _explained(verdict)
+
+
+async def _verdict(
+    validating: ValidatingWebhook, request: AdmissionRequest, namespace: str | None, until: float
+) -> Verdict:
+    """Return the verdict about a request, due at a loop time. Raises as `explain`."""
+    _require(request, namespace)
+    if namespace or request.namespace != NAMESPACE or validating.context.is_watched():
+        await _must_exist(request.namespace, validating.context, until)
+    request = msgspec.structs.replace(_persistable(request), dry_run=True)
+    return await validating.decide(request, until)
 
 
 def _require(request: AdmissionRequest, namespace: str | None) -> None:

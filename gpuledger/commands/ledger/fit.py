@@ -19,7 +19,7 @@ from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
-    from gpuledger.queries.fit_of_manifest import FitReport, PodFit
+    from gpuledger.manifest_fit.fit_report import FitReport, PodFit
 
 PREFERENCES: Final = (
     "node_policy",

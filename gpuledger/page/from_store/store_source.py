@@ -12,10 +12,11 @@ from typing import Final
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.expected_errors import command_error_for
 from gpuledger.cli.manifest_input import as_json
+from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.page.page_errors import PageError
 from gpuledger.page.page_source import LogHealth, WaitingRow
 from gpuledger.queries.explanation_of_manifest import explain_body
-from gpuledger.queries.fit_of_manifest import FitReport, fit_body
+from gpuledger.queries.fit_of_manifest import fit_body
 from gpuledger.storage.open_log import open_log
 from gpuledger.storage.past_ledger import PastLedger, position_of
 from gpuledger.storage.seen_log_ends import noted

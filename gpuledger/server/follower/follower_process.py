@@ -4,8 +4,8 @@ It folds the same log in a separate process, because SQLite and the encoding of 
 block the event loop that answers reviews. It also scrubs the log.
 
 Started by `gpuledger.server.follower.follower_supervisor`, it reads its instructions as one line of
-JSON from standard input. It ends with standard input, so it never outlives the service. It prints
-its messages to the service as lines of JSON.
+JSON from standard input, and then questions about cards. It ends with standard input, so it never
+outlives the service. It prints its messages to the service as lines of JSON.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from gpuledger.server.follower.card_answers import CardAnswer, CardAnswers, CardQuestion
 from gpuledger.storage import scratch_folder
 from gpuledger.storage.projection_catch_up import projecting
 from gpuledger.wiring import log_from_settings, store_layout
@@ -70,6 +71,9 @@ GATHERED_EVENTS: Final = 500
 FILE_SECONDS: Final = 2.0
 """Interval of checking that the projection's file is still the opened one."""
 
+QUESTION_BYTES_MAX: Final = 1024 * 1024
+"""Longest line that the service sends."""
+
 _log: Final = structlog.get_logger("gpuledger.server.follower")
 
 
@@ -83,15 +87,17 @@ class FollowerInstructions(msgspec.Struct, frozen=True):
 class FollowerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message of the follower to the service; one field is set.
 
-    It is the problem of a lost log, the position of a finished scrub, or that of a new snapshot.
+    It is the problem of a lost log, the position of a finished scrub, that of a new snapshot, or
+    the answer to a question.
     """
 
     lost: str = ""
     scrubbed: int = -1
     snapshot: int = -1
+    answer: CardAnswer | None = None
 
 
-async def follow(instructions: FollowerInstructions) -> None:
+async def follow(instructions: FollowerInstructions, cards: CardAnswers) -> None:
     """Follow until cancelled, as the only one that writes the store's projection.
 
     A log that is not intact is reported and ends the task. Raises StoreBusy when a command, or
@@ -99,10 +105,10 @@ async def follow(instructions: FollowerInstructions) -> None:
     """
     async with projecting(instructions.settings, LOCK_SECONDS):
         scratch_folder.remove_stale(Path(instructions.settings.store_dir))
-        await _follow(instructions)
+        await _follow(instructions, cards)
 
 
-async def _follow(instructions: FollowerInstructions) -> None:
+async def _follow(instructions: FollowerInstructions, cards: CardAnswers) -> None:
     settings = instructions.settings
     log_setup.configure(settings.log_level, settings.log_format)
     log = await log_from_settings.connect(settings, instructions.servers)
@@ -111,7 +117,7 @@ async def _follow(instructions: FollowerInstructions) -> None:
     try:
         await log.open(create=False)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_project(log, store, settings.snapshot_events))
+            tasks.create_task(_project(log, store, settings.snapshot_events, cards))
             tasks.create_task(denial_projector.follow(log, store))
             tasks.create_task(denial_projector.expire(store, settings.denials_days))
             tasks.create_task(_scrub(log))
@@ -126,10 +132,11 @@ async def _follow(instructions: FollowerInstructions) -> None:
         await log.close()
 
 
-async def _project(log: Log, store: Store, snapshot_events: int) -> None:
+async def _project(log: Log, store: Store, snapshot_events: int, cards: CardAnswers) -> None:
     loop = asyncio.get_running_loop()
     with gc_tuning.freeze_afterwards():
         projector = await Projector.resume(log, store)
+    cards.start(projector)
     events, saved_at, last = 0, loop.time(), (await log.extent()).last
     async for batch in log.follow(projector.position + 1):
         more = await _project_in_pieces(projector, batch, last)
@@ -211,14 +218,27 @@ def _send(message: FollowerMessage) -> None:
     sys.stdout.buffer.flush()
 
 
+async def _answer(reader: asyncio.StreamReader, cards: CardAnswers) -> None:
+    """Answer questions until standard input ends."""
+    async with asyncio.TaskGroup() as tasks:
+        while line := await reader.readline():
+            question = msgspec.json.decode(line, type=CardQuestion)
+            tasks.create_task(_answer_one(question, cards))
+
+
+async def _answer_one(question: CardQuestion, cards: CardAnswers) -> None:
+    _send(FollowerMessage(answer=await cards.answer(question)))
+
+
 async def _run() -> None:
     """Follow until standard input ends."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=1024 * 1024)
+    reader = asyncio.StreamReader(limit=QUESTION_BYTES_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     instructions = msgspec.json.decode(await reader.readline(), type=FollowerInstructions)
-    following = asyncio.create_task(follow(instructions))
-    ended = asyncio.create_task(reader.read())
+    cards = CardAnswers(instructions.settings)
+    following = asyncio.create_task(follow(instructions, cards))
+    ended = asyncio.create_task(_answer(reader, cards))
     await asyncio.wait((following, ended), return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()
     if following.done():

@@ -12,6 +12,7 @@ from gpuledger.page.access.page_access import AccessSettings, PageAccess, PageMo
 from gpuledger.page.access.proxied_user import ProxySettings
 from gpuledger.page.access.session_cookie import SessionCookies
 from gpuledger.page.page_app import PageApp
+from gpuledger.server.endpoints.live_answers import LiveAnswers
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.pages.service_source import ServiceSource
 from gpuledger.wiring import store_layout
@@ -20,7 +21,6 @@ from ledger.runtime.http.token_reviews import TokenGuard
 from ledger.runtime.settings.settings import Settings
 from ledger.runtime.tls.certificate_reload import Tls
 from projections.store.readers import Readers
-from webhook.admission.validating_webhook import ValidatingWebhook
 
 OFF: Final = "off"
 
@@ -39,7 +39,7 @@ class ServicePages:
         settings: Settings,
         *,
         replica: LedgerReplica,
-        validating: ValidatingWebhook,
+        live: LiveAnswers,
         guard: TokenGuard[Subject],
         certificates: Tls | None,
     ) -> None:
@@ -61,7 +61,7 @@ class ServicePages:
         is_login = settings.page == "login"
         self._app = PageApp(
             self._readers,
-            ServiceSource(settings, replica=replica, validating=validating),
+            ServiceSource(settings, replica=replica, live=live),
             identify=PageAccess(_access(settings), guard, sessions=sessions).identify,
             tokens=tokens,
             login=LoginPage(guard, sessions=sessions, tokens=tokens) if is_login else None,

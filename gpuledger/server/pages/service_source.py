@@ -1,27 +1,28 @@
 """Service source: the facts that the pages show beside the projection, from the live ledger."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from gpuledger.cli.exit_codes import CommandError
-from gpuledger.cli.manifest_input import as_json
+from gpuledger.cli.manifest_document import ManifestProblem
+from gpuledger.manifest_fit.fit_report import FitReport
+from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest
 from gpuledger.page.page_errors import PageError
 from gpuledger.page.page_source import LogHealth, WaitingRow
-from gpuledger.queries.fit_of_manifest import FitReport
+from gpuledger.server.endpoints.live_answers import LiveAnswers
+from gpuledger.server.endpoints.live_fit import FitsBusy, LiveFitQuestion
+from gpuledger.server.follower.follower_supervisor import FollowerUnavailable
 from gpuledger.server.ledger_replica import LedgerReplica
+from ledger.core.model.denials import sentence
 from ledger.runtime.settings.settings import Settings
-from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace, explain
-from webhook.admission.validating_webhook import ValidatingWebhook
+from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace
 from webhook.api.admission_review import BadReview
 
 
 class ServiceSource:
     """The source of a service: its live ledger."""
 
-    def __init__(
-        self, settings: Settings, *, replica: LedgerReplica, validating: ValidatingWebhook
-    ) -> None:
-        self._settings, self._replica, self._validating = settings, replica, validating
+    def __init__(self, settings: Settings, *, replica: LedgerReplica, live: LiveAnswers) -> None:
+        self._settings, self._replica, self._live = settings, replica, live
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
         """Return None: the log does not record who waits."""
@@ -41,23 +42,37 @@ class ServiceSource:
 
     async def explain(self, manifest: bytes, namespace: str, user: str) -> Explanation:
         """Return the decision about a manifest. Raises PageError."""
-        try:
-            return await explain(
-                self._validating,
-                await asyncio.to_thread(as_json, manifest, "the manifest"),
-                deadline=self._settings.admission_deadline_seconds,
-                username=user,
-                namespace=namespace or None,
-            )
-        except (CommandError, OtherNamespace) as error:
-            raise PageError(400, str(error)) from error
-        except NamespaceMissing as error:
-            raise PageError(404, str(error)) from error
-        except BadReview as error:
-            raise PageError(400, f"{error.field}: {error.message}") from error
+        question = LiveFitQuestion(manifest=manifest, namespace=namespace or None, username=user)
+        with _as_page_errors():
+            return await self._live.fit.explain(question)
 
     async def fit(self, manifest: bytes, namespace: str, *, at: str, restricted: bool) -> FitReport:
-        """Refuse: the service tries no cards. Raises PageError 503."""
-        raise PageError(
-            503, "The service does not try cards.", remedy="Run `gpuledger fit` on the store."
+        """Return the nodes on which a manifest's pods fit now. Raises PageError."""
+        if at:
+            raise PageError(
+                400,
+                "The service fits on the cards of now.",
+                remedy="Remove the moment, or run `gpuledger page` or `gpuledger fit` on a store.",
+            )
+        question = LiveFitQuestion(
+            manifest=manifest, namespace=namespace or None, restricted=restricted
         )
+        with _as_page_errors():
+            return await self._live.fit.fit(question)
+
+
+@contextmanager
+def _as_page_errors() -> Iterator[None]:
+    """Turn the refusals of fits within the block into errors of pages."""
+    try:
+        yield
+    except (ManifestProblem, OtherNamespace) as error:
+        raise PageError(400, str(error)) from error
+    except NamespaceMissing as error:
+        raise PageError(404, str(error)) from error
+    except BadReview as error:
+        raise PageError(400, f"{error.field}: {error.message}") from error
+    except InvalidCardRequest as error:
+        raise PageError(400, sentence(error.denial)) from error
+    except (FitsBusy, FollowerUnavailable) as error:
+        raise PageError(503, str(error)) from error

@@ -7,6 +7,8 @@ its own cluster only: the query is narrowed to it, because a namespace of the sa
 cluster may belong to another tenant.
 """
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Generic, TypeVar
 from urllib.parse import urlencode
 
@@ -25,6 +27,13 @@ TOKEN_BYTES_MAX: Final = 16_384
 _HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
 
 _VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create"}
+
+RIGHTS: Final = "gpuledger.rights"
+"""In the scope of an admitted request: the `Rights` of its caller."""
+
+Rights = Callable[[str, str, str], Awaitable[AccessRefusal | None]]
+"""Returns why the caller may not, by verb, resource and namespace, None if it may; "" means all
+namespaces."""
 
 Caller = TypeVar("Caller")
 
@@ -49,13 +58,14 @@ class AccessRequired(Generic[Caller]):
     async def _admitted(self, scope: Scope) -> Scope | AccessRefusal:
         headers = Headers(scope=scope)
         if is_local(scope, headers):
-            return scope
+            return {**scope, RIGHTS: _everything}
         query = QueryParams(scope["query_string"])
         refusal = self._unclear(query) or await self._refused(scope, query, headers)
         if refusal is not None:
             return refusal
         narrowed = {**query, "cluster": self._cluster}
-        return {**scope, "query_string": urlencode(narrowed).encode()}
+        rights = partial(self._guard.refusal, token_of(headers), peer=peer_of(scope))
+        return {**scope, "query_string": urlencode(narrowed).encode(), RIGHTS: rights}
 
     def _unclear(self, query: QueryParams) -> AccessRefusal | None:
         if len(query.multi_items()) > len(query):
@@ -75,6 +85,21 @@ class AccessRequired(Generic[Caller]):
         return await self._guard.refusal(
             token_of(headers), verb, resource, namespace, peer_of(scope)
         )
+
+
+async def _everything(verb: str, resource: str, namespace: str) -> AccessRefusal | None:
+    """Grant everything, to a local client."""
+    return None
+
+
+def rights_of(scope: Scope) -> Rights:
+    """Return the rights of the caller of a request; without a guard in front, none."""
+    rights: Rights = scope.get(RIGHTS, _nothing)
+    return rights
+
+
+async def _nothing(verb: str, resource: str, namespace: str) -> AccessRefusal | None:
+    return AccessRefusal(403, "the rights of the caller are not known")
 
 
 def _is_guarded(scope: Scope) -> bool:

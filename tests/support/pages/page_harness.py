@@ -7,12 +7,12 @@ from pathlib import Path
 import httpx2
 from starlette.applications import Starlette
 
+from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.page.access.form_tokens import FormTokens
 from gpuledger.page.page_app import PageApp
 from gpuledger.page.page_errors import PageError
 from gpuledger.page.page_source import LogHealth, WaitingRow
 from gpuledger.page.viewer import LocalViewer, Viewer
-from gpuledger.queries.fit_of_manifest import FitReport
 from projections.store.readers import Readers
 from webhook.admission.explanation import Explanation
 

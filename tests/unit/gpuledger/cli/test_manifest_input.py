@@ -9,6 +9,7 @@ import pytest
 
 from gpuledger.cli import manifest_input
 from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.cli.manifest_document import line_of
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
 FOUND = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
@@ -88,3 +89,31 @@ def test_standard_input_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
     with pytest.raises(CommandError, match=r"^standard input is empty"):
         manifest_input.read("-", 10_000)
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        ("$.kind", 1),
+        ("$.spec", 2),
+        ("$.spec.containers[1].name", 6),
+        ("spec.containers[0].resources[nvidia.com/gpu]", 5),
+        ("$.spec.containers[0].image", 4),
+        ("$.spec.containers[...]", 3),
+        ("$.status.phase", 1),
+        ("$", 0),
+    ],
+)
+def test_line_of_a_field_is_that_of_its_deepest_part(field: str, line: int) -> None:
+    manifest = b"""kind: Pod
+spec:
+  containers:
+  - name: first
+    resources: {nvidia.com/gpu: 1}
+  - name: second
+"""
+    assert line_of(manifest, field) == line
+
+
+def test_line_of_a_field_is_zero_when_the_document_is_invalid() -> None:
+    assert line_of(b"kind: [", "$.kind") == 0

@@ -9,8 +9,8 @@ import yaml
 from support.builders.decide_and_fold import apply
 
 from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.queries import fit_of_manifest
-from gpuledger.queries.fit_of_manifest import FitReport
 from gpuledger.storage.past_ledger import PastLedger
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share

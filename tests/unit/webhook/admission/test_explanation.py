@@ -177,8 +177,8 @@ async def test_a_recorded_update_can_be_explained() -> None:
         ({"kind": "Pod"}, "$.apiVersion"),
         ({"apiVersion": "apps/v2/x", "kind": "Deployments"}, "$.kind"),
         ({"apiVersion": "example.com/v1", "kind": "Deployment"}, "$.kind"),
-        ({"apiVersion": "apps/v1", "kind": "Deployment", "spec": 5}, "$.request.object.spec"),
-        ({"apiVersion": "v1", "kind": "Pod", "spec": 5}, "$.request.object.spec"),
+        ({"apiVersion": "apps/v1", "kind": "Deployment", "spec": 5}, "$.spec"),
+        ({"apiVersion": "v1", "kind": "Pod", "spec": 5}, "$.spec"),
         ({"apiVersion": "v1", "kind": "Pod", "metadata": 5}, "$.metadata"),
     ],
 )

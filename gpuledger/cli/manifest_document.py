@@ -1,0 +1,152 @@
+"""Manifest document: one object, given as JSON or YAML, as JSON.
+
+Aliases are refused, because some hundred bytes with them can become gigabytes.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+_STEPS: Final = re.compile(r"(?P<name>[^.\[\]]+)|\[(?P<index>[^\]]*)\]")
+_ONE: Final = "give one object, as JSON or YAML"
+
+
+class ManifestProblem(ValueError):
+    """A document is not one object. The message names it, the place in it and the remedy."""
+
+
+def as_json(content: bytes, name: str, pause: Callable[[], None] = lambda: None) -> bytes:
+    """Return the JSON of the one object in a document, which messages call `name`.
+
+    `pause` is called at each step of reading YAML, and may raise. Raises ManifestProblem.
+    """
+    if not content.strip():
+        raise ManifestProblem(f"{name} is empty: {_ONE}")
+    try:
+        value, encoded = _decoded(content, name, pause)
+    except yaml.YAMLError as error:
+        raise ManifestProblem(f"{name} is neither JSON nor YAML: {_explained(error)}") from error
+    except RecursionError as error:
+        raise ManifestProblem(f"{name} is nested too deeply for a Pod") from error
+    if problem := _not_one(value):
+        raise ManifestProblem(f"{name} {problem}: {_ONE}")
+    return encoded
+
+
+def is_json(content: bytes) -> bool:
+    """Return whether a document is JSON, which is read at once; YAML takes much longer."""
+    try:
+        msgspec.json.decode(content, type=msgspec.Raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def line_of(content: bytes, field: str, pause: Callable[[], None] = lambda: None) -> int:
+    """Return the line of a field in a document, from 1 on, or of the deepest part that exists.
+
+    `field` is a path such as `$.spec.containers[0].name`, and `pause` as in `as_json`. Returns 0 if
+    the document is not one of YAML or JSON.
+    """
+    try:
+        node = yaml.compose(content, Loader=_loader("", pause))
+    except (yaml.YAMLError, ManifestProblem, RecursionError):
+        return 0
+    line = 0
+    for step in _STEPS.finditer(field.removeprefix("$")):
+        line = node.start_mark.line + 1 if node is not None and not line else line
+        child = _child(node, step["name"] or step["index"])
+        if child is None:
+            break
+        line, node = child
+    return line
+
+
+def _child(node: yaml.Node | None, step: str) -> tuple[int, yaml.Node] | None:
+    """Return the line and the value of a key or an index in a node, None if it has none."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == step:
+                return key.start_mark.line + 1, value
+    if isinstance(node, yaml.SequenceNode) and step.isdecimal() and int(step) < len(node.value):
+        value = node.value[int(step)]
+        return value.start_mark.line + 1, value
+    return None
+
+
+def _decoded(content: bytes, name: str, pause: Callable[[], None]) -> tuple[object, bytes]:
+    """Return the value of JSON or YAML, and its JSON. Raises YAMLError and ManifestProblem."""
+    try:
+        return msgspec.json.decode(content), content
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        pass
+    documents = [document for document in _documents(content, name, pause) if document is not None]
+    if len(documents) > 1:
+        raise ManifestProblem(
+            f"{name} holds {len(documents)} documents, separated by ---: give one"
+        )
+    value = documents[0] if documents else None
+    try:
+        return value, msgspec.json.encode(value)
+    except (TypeError, ValueError) as error:
+        raise ManifestProblem(f"{name} cannot be written as JSON: {error}") from error
+
+
+def _documents(content: bytes, name: str, pause: Callable[[], None]) -> list[object]:
+    """Return the documents of YAML. Raises YAMLError and ManifestProblem."""
+
+    try:
+        return list(yaml.load_all(content, Loader=_loader(name, pause)))
+    except (yaml.YAMLError, ManifestProblem):
+        raise
+    except (TypeError, ValueError) as error:
+        # Constructors of SafeLoader raise these about a scalar, such as the date 2026-99-99.
+        raise ManifestProblem(f"{name} cannot be written as JSON: {error}") from error
+
+
+def _loader(name: str, pause: Callable[[], None]) -> type[yaml.SafeLoader]:
+    """Return a loader that calls `pause` at each event, and refuses aliases."""
+
+    class Loader(yaml.SafeLoader):
+        def get_event(self) -> Any:
+            pause()
+            event = super().get_event()  # type: ignore[no-untyped-call]
+            if isinstance(event, yaml.AliasEvent):
+                raise ManifestProblem(
+                    f"{name}: {_line(event.start_mark)}write *{event.anchor} out; aliases are not"
+                    " supported"
+                )
+            return event
+
+    return Loader
+
+
+def _not_one(value: object) -> str:
+    """Return why a value is not one object, empty if it is one."""
+    if value is None:
+        return "holds nothing but comments"
+    if isinstance(value, list):
+        return f"holds a list of {len(value)}"
+    if not isinstance(value, dict):
+        return "holds no object, but plain text" if isinstance(value, str) else "holds no object"
+    if str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
+        return f"holds a {value['kind']} of {len(value['items'])}"
+    return ""
+
+
+def _explained(error: yaml.YAMLError) -> str:
+    """Return one line with the error in YAML and its place."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        what = ", ".join(text for text in (error.context, error.problem) if text)
+        return f"line {mark.line + 1}, column {mark.column + 1}: {what}"
+    if isinstance(error, yaml.reader.ReaderError):
+        return "it is not text in UTF-8"
+    return " ".join(str(error).split())
+
+
+def _line(mark: Any) -> str:
+    return f"line {mark.line + 1}: " if mark is not None else ""

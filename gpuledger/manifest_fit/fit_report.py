@@ -1,0 +1,106 @@
+"""Fit report: where the pods of a manifest fit, with reasons and remedies, and its restriction.
+
+A caller without the right to list cards in all namespaces gets a restricted report: counts of nodes
+instead of nodes and cards, and evictions only of pods in its own namespace.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec import structs
+
+from extender.analysis.fit_report_cards import CardVerdict
+from extender.analysis.fit_suggestions import EVICT, EvictedPod, FitSuggestion, counted
+
+REASONS_MAX: Final = 20
+"""Most reasons in a summary, the most frequent first."""
+
+
+class CardPart(msgspec.Struct, frozen=True):
+    """A card that a container would have: MiB and percent of it."""
+
+    container: str
+    uuid: str
+    memory: int
+    cores: int
+
+
+class NodeFit(msgspec.Struct, frozen=True):
+    """Whether the pod fits on a node, with the score sent to the scheduler, 0 to 10.
+
+    `taken` are the cards that it would have. `reason` is the reason why it does not fit, and
+    `evict` are pods whose eviction would help, if that was searched.
+    """
+
+    node: str
+    fits: bool
+    score: int
+    reason: str
+    taken: list[CardPart]
+    cards: list[CardVerdict]
+    evict: list[EvictedPod]
+
+
+class ReasonCount(msgspec.Struct, frozen=True):
+    """A reason against a pod, and the number of nodes that have it."""
+
+    reason: str
+    nodes: int
+
+
+class PodFit(msgspec.Struct, frozen=True):
+    """A pod of the manifest: its name or the field of its template, its nodes, and changes that
+    would help.
+
+    It fits on `fitting` of `total` nodes with announced cards. `nodes` are the first of them, the
+    best ones first. `reasons` count the nodes on which it does not fit.
+    """
+
+    pod: str
+    fits: bool
+    nodes: list[NodeFit]
+    changes: list[FitSuggestion]
+    fitting: int = 0
+    total: int = 0
+    reasons: list[ReasonCount] = []
+
+
+class FitReport(msgspec.Struct, frozen=True):
+    """The fit of a manifest's pods at a position of the log.
+
+    `allowed` is the decision of the validating webhook, `answer` its message. A `restricted` report
+    names no nodes and no cards.
+    """
+
+    position: int
+    namespace: str
+    fits: bool
+    allowed: bool
+    answer: str
+    pods: list[PodFit]
+    restricted: bool = False
+
+
+def restricted(fit: PodFit, namespace: str) -> PodFit:
+    """Return a fit without names of nodes and cards, except those of evictions in a namespace.
+
+    `namespace` is a local name. An eviction is kept if all its pods are in it.
+    """
+    own = {
+        node.node
+        for node in fit.nodes
+        if node.evict and all(victim.namespace == namespace for victim in node.evict)
+    }
+    return structs.replace(fit, nodes=[], changes=_restricted_changes(fit.changes, own))
+
+
+def _restricted_changes(changes: Sequence[FitSuggestion], own: set[str]) -> list[FitSuggestion]:
+    """Return suggestions without names of nodes, except evictions on these nodes."""
+    kept = []
+    for change in changes:
+        if change.what != EVICT:
+            kept.append(structs.replace(change, nodes=[], text=counted(change)))
+        elif own.issuperset(change.nodes):
+            kept.append(change)
+    return kept

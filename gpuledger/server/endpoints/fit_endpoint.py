@@ -1,0 +1,140 @@
+"""Fit endpoint: `POST /v1/fit` shows where the pods of a manifest fit, and reserves nothing.
+
+A caller who may not list cards in all namespaces gets a restricted report.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gpuledger.cli.manifest_document import ManifestProblem
+from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest
+from gpuledger.server.endpoints import live_fit
+from gpuledger.server.endpoints.live_fit import (
+    FITS_MAX,
+    MANIFEST_BYTES_MAX,
+    NODES_DEFAULT,
+    NODES_MAX,
+    FitsBusy,
+    LiveFit,
+    LiveFitQuestion,
+)
+from gpuledger.server.follower.follower_supervisor import FollowerUnavailable
+from ledger.core.model.denials import sentence
+from ledger.runtime.http import v1_access
+from ledger.runtime.http.json_endpoint import (
+    BodyBudget,
+    ClientGone,
+    RequestRefused,
+    read_body,
+)
+from ledger.runtime.settings.settings import Settings
+from projections.api import query_parameters
+from projections.api.query_parameters import InvalidParameter
+from webhook.admission.explanation import NamespaceMissing, OtherNamespace
+from webhook.api.admission_review import BadReview
+
+_AGAIN: Final = {"retry-after": "1"}
+_TOO_LONG: Final = "the fit took too long: give an object with fewer templates, or try again"
+
+
+class FitEndpoint:
+    """Answers a manifest, as JSON or YAML, with a fit report."""
+
+    def __init__(self, live: LiveFit, settings: Settings) -> None:
+        """Answer from this live fit, with its bounds of time and size."""
+        self._live, self._seconds = live, settings.admission_deadline_seconds
+        self._bytes_max = min(settings.review_bytes_max, MANIFEST_BYTES_MAX)
+        self._bodies = BodyBudget(FITS_MAX * self._bytes_max)
+
+    def route(self) -> Route:
+        """Return the route."""
+        return Route("/v1/fit", self.answer, methods=["POST"])
+
+    async def answer(self, request: Request) -> Response:
+        """Return the report, or a refusal that names field and remedy."""
+        with self._bodies.holding() as held:
+            until = asyncio.get_running_loop().time() + self._seconds
+            try:
+                body = await read_body(request.receive, self._bytes_max, until, held)
+                return await self._answer(request, body)
+            except RequestRefused as refused:
+                answer = _refused(refused.status, str(refused), "body")
+                answer.raw_headers.extend(refused.headers)
+                return answer
+            except ClientGone:
+                return Response(status_code=400)
+
+    async def _answer(self, request: Request, body: bytes) -> Response:
+        try:
+            report = await self._live.fit(await _question(request, body))
+        except (BadReview, InvalidCardRequest) as error:
+            return await _invalid(body, error)
+        except tuple(_REFUSALS) as error:
+            return _REFUSALS[type(error)](error)
+        headers = {"Gpuledger-Position": str(report.position)}
+        return Response(msgspec.json.encode(report), 200, headers, media_type="application/json")
+
+
+class _RightsUnclear(Exception):
+    """The rights of the caller cannot be reviewed now."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+async def _question(request: Request, body: bytes) -> LiveFitQuestion:
+    """Return the question of a request. Raises InvalidParameter and _RightsUnclear."""
+    query = request.query_params
+    if "at" in query:
+        raise InvalidParameter(
+            "at",
+            query["at"],
+            message="the service fits on the cards of now; run `gpuledger fit --at` on the store",
+        )
+    nodes_max = query_parameters.number(query, "limit", NODES_DEFAULT, NODES_MAX)
+    refusal = await v1_access.rights_of(request.scope)("list", "cards", "")
+    if refusal is not None and refusal.status != 403:
+        raise _RightsUnclear(refusal.status, refusal.error)
+    return LiveFitQuestion(
+        manifest=body,
+        namespace=query_parameters.text(query, "namespace") or None,
+        username=query_parameters.text(query, "user"),
+        nodes_max=nodes_max,
+        restricted=refusal is not None,
+    )
+
+
+async def _invalid(body: bytes, error: BadReview | InvalidCardRequest) -> Response:
+    """Return the refusal of an invalid manifest, with the field and its line."""
+    if isinstance(error, BadReview):
+        message, field = error.message, error.field
+    else:
+        message, field = sentence(error.denial), error.denial.field
+    return _refused(400, message, field, await live_fit.line_of(body, field))
+
+
+def _refused(status: int, message: str, field: str = "", line: int = 0) -> Response:
+    details = {**({"field": field} if field else {}), **({"line": line} if line else {})}
+    problem = {"error": {"message": message, **details}}
+    headers = _AGAIN if status in (429, 503) else None
+    return Response(msgspec.json.encode(problem), status, headers, media_type="application/json")
+
+
+_REFUSALS: Final[dict[type[Exception], Callable[[Any], Response]]] = {
+    _RightsUnclear: lambda error: _refused(error.status, str(error)),
+    InvalidParameter: lambda error: _refused(400, error.message, error.parameter),
+    ManifestProblem: lambda error: _refused(400, str(error), "body"),
+    OtherNamespace: lambda error: _refused(400, str(error), "namespace"),
+    NamespaceMissing: lambda error: _refused(404, str(error), "namespace"),
+    FitsBusy: lambda error: _refused(503, str(error)),
+    FollowerUnavailable: lambda error: _refused(503, str(error)),
+    TimeoutError: lambda _: _refused(504, _TOO_LONG),
+}
+"""The refusal for each exception about a request."""

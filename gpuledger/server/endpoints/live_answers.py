@@ -1,0 +1,28 @@
+"""Live answers: the routes of `/v1` that answer from the live ledger, also for the pages."""
+
+from starlette.routing import Route
+
+from gpuledger.server.endpoints.explain_endpoint import ExplainEndpoint
+from gpuledger.server.endpoints.fit_endpoint import FitEndpoint
+from gpuledger.server.endpoints.live_fit import LiveFit
+from gpuledger.server.ledger_replica import LedgerReplica
+from ledger.runtime.settings.settings import Settings
+from webhook.admission.validating_webhook import ValidatingWebhook
+
+
+class LiveAnswers:
+    """Explanations and fits of one replica."""
+
+    def __init__(
+        self, settings: Settings, *, replica: LedgerReplica, validating: ValidatingWebhook
+    ) -> None:
+        """Decide by this webhook, and try cards by the follower of the replica."""
+        self.fit = LiveFit(validating, settings, follower=lambda: replica.follower)
+        self._settings, self._validating = settings, validating
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            ExplainEndpoint(self._validating, self._settings).route(),
+            FitEndpoint(self.fit, self._settings).route(),
+        ]

@@ -1,0 +1,187 @@
+"""Live fit: where the pods of a manifest fit now, for `/v1/fit` and the page.
+
+The validating webhook decides about quotas, as in an explanation. The follower process tries the
+cards, so a large cluster delays no review. YAML is read in a thread that pauses often.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from gpuledger.cli import manifest_document
+from gpuledger.manifest_fit.fit_report import FitReport
+from gpuledger.manifest_fit.manifest_pods import card_requests
+from gpuledger.server.follower.follower_supervisor import FollowerSupervisor, FollowerUnavailable
+from ledger.runtime.settings.settings import Settings
+from webhook.admission.explanation import NAMESPACE, Explanation, explain
+from webhook.admission.validating_webhook import ValidatingWebhook
+
+MANIFEST_BYTES_MAX: Final = 256 * 1024
+"""Largest manifest. YAML of this size takes a second."""
+
+FITS_MAX: Final = 4
+"""Most fits in progress; the follower tries one at a time."""
+
+FITS_OF_ONE_MAX: Final = 2
+"""Most fits in progress of one namespace."""
+
+NODES_DEFAULT: Final = 100
+NODES_MAX: Final = 500
+"""Most nodes that a report names of each pod."""
+
+PAUSE_STEPS: Final = 64
+PAUSE_SECONDS: Final = 0.0005
+"""While YAML is read, other threads get the processor after so many steps, for so long."""
+
+LINE_SECONDS: Final = 2.0
+"""Deadline of finding the line of a field."""
+
+MANIFEST: Final = "the manifest"
+"""The name of the body in messages."""
+
+
+class FitsBusy(Exception):
+    """Too many fits are in progress; the message has the remedy."""
+
+
+class LiveFitQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A manifest to fit, as JSON or YAML.
+
+    `namespace` and `username` are used where the manifest has none. A `restricted` report is for a
+    caller who may not list the cards of all namespaces.
+    """
+
+    manifest: bytes
+    namespace: str | None = None
+    username: str = ""
+    nodes_max: int = NODES_DEFAULT
+    restricted: bool = False
+
+
+class LiveFit:
+    """Fits manifests on the live ledger; `follower` returns the supervisor of the follower."""
+
+    def __init__(
+        self,
+        validating: ValidatingWebhook,
+        settings: Settings,
+        *,
+        follower: Callable[[], FollowerSupervisor | None],
+    ) -> None:
+        """Decide by this webhook, with the deadline of reviews."""
+        self._validating, self._settings, self._follower = validating, settings, follower
+        self._fitting: Counter[str] = Counter()
+
+    async def explain(self, question: LiveFitQuestion) -> Explanation:
+        """Return the decision of the webhook about a manifest.
+
+        Raises ManifestProblem, OtherNamespace, NamespaceMissing, BadReview and TimeoutError.
+        """
+        until = time.monotonic() + self._settings.admission_deadline_seconds
+        return await self._explained(await as_json(question.manifest, until), question, until)
+
+    async def fit(self, question: LiveFitQuestion) -> FitReport:
+        """Return where the pods of a manifest fit.
+
+        Raises ManifestProblem, OtherNamespace, NamespaceMissing, BadReview, InvalidCardRequest,
+        FitsBusy, FollowerUnavailable and TimeoutError.
+        """
+        with self._place(question.namespace or ""):
+            return await self._fit(question)
+
+    async def _fit(self, question: LiveFitQuestion) -> FitReport:
+        until = time.monotonic() + self._settings.admission_deadline_seconds
+        body = await as_json(question.manifest, until)
+        explained = await self._explained(body, question, until)
+        where = explained.namespace.rpartition("/")[2] or question.namespace or NAMESPACE
+        context = self._validating.context
+        requests = card_requests(body, where, context.catalog, context.rules)
+        follower = self._follower()
+        if follower is None:
+            raise FollowerUnavailable("the log of this replica is not open yet; try again")
+        answer = await follower.ask(
+            requests,
+            within=where if question.restricted else "",
+            nodes_max=question.nodes_max,
+            seconds=_left(until),
+        )
+        return FitReport(
+            answer.position,
+            where,
+            all(pod.fits for pod in answer.pods),
+            explained.allowed,
+            explained.answer,
+            answer.pods,
+            question.restricted,
+        )
+
+    async def _explained(self, body: bytes, question: LiveFitQuestion, until: float) -> Explanation:
+        return await explain(
+            self._validating,
+            body,
+            deadline=_left(until),
+            username=question.username,
+            namespace=question.namespace,
+        )
+
+    @contextmanager
+    def _place(self, namespace: str) -> Iterator[None]:
+        """Count a fit within the block. Raises FitsBusy."""
+        if self._fitting.total() >= FITS_MAX or self._fitting[namespace] >= FITS_OF_ONE_MAX:
+            raise FitsBusy("too many fits are in progress; try again in a second")
+        self._fitting[namespace] += 1
+        try:
+            yield
+        finally:
+            self._fitting[namespace] -= 1
+            if not self._fitting[namespace]:
+                del self._fitting[namespace]
+
+
+async def as_json(manifest: bytes, until: float) -> bytes:
+    """Return a manifest as JSON, until a monotonic time. Raises ManifestProblem and
+    TimeoutError."""
+    if manifest_document.is_json(manifest):
+        return manifest_document.as_json(manifest, MANIFEST)
+    return await asyncio.to_thread(
+        manifest_document.as_json, manifest, MANIFEST, _pausing_until(until)
+    )
+
+
+async def line_of(manifest: bytes, field: str) -> int:
+    """Return the line of a field in a manifest, 0 if it is not known in `LINE_SECONDS`."""
+    pause = _pausing_until(time.monotonic() + LINE_SECONDS)
+    try:
+        return await asyncio.to_thread(manifest_document.line_of, manifest, field, pause)
+    except TimeoutError:
+        return 0
+
+
+def _pausing_until(until: float) -> Callable[[], None]:
+    """Return a function that gives the processor away at some calls.
+
+    The function raises TimeoutError after `until`, a monotonic time.
+    """
+    steps = 0
+
+    def pause() -> None:
+        nonlocal steps
+        steps += 1
+        if steps % PAUSE_STEPS == 0:
+            time.sleep(PAUSE_SECONDS)
+            _left(until)
+
+    return pause
+
+
+def _left(until: float) -> float:
+    """Return the seconds until a monotonic time. Raises TimeoutError afterwards."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
