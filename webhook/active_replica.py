@@ -23,6 +23,7 @@ from ledger.log.records import Record
 from ledger.runtime.counter_protocol import Count
 from ledger.tasks.periodic import run_periodically
 from webhook.gates.gate_opener import GateOpener
+from webhook.gates.waiting_report import WaitingPage, WaitingQuestion
 from webhook.kinds.kind_schema import WorkloadKind
 from webhook.quotas.quota_account_tasks import QuotaTasks
 from webhook.settlement.absence_proof import AbsenceProver, ObjectLister
@@ -230,6 +231,13 @@ class Settlement:
     def waiting_seconds_max(self) -> float:
         """The age of the oldest waiting pod in seconds."""
         return self._active.gates.waiting_seconds_max() if self._active is not None else 0.0
+
+    def waiting_page(self, question: WaitingQuestion) -> WaitingPage | None:
+        """Return pods that wait; None while this replica is passive, or has not listed the pods."""
+        active = self._active
+        if active is None or PODS in active.informers.waiting:
+            return None
+        return active.gates.waiting_page(question)
 
     def problems(self) -> list[str]:
         """Return why the ledger may not have all objects; empty on a passive replica."""

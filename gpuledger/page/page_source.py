@@ -10,21 +10,7 @@ import msgspec
 
 from gpuledger.manifest_fit.fit_report import FitReport
 from webhook.admission.explanation import Explanation
-
-
-class WaitingRow(msgspec.Struct, frozen=True):
-    """A pod that waits behind the scheduling gate.
-
-    `place` counts from 1 in the queue of its namespace. `since` is RFC 3339. `obstacle` is the
-    reason in one sentence, "" before the first try.
-    """
-
-    cluster: str
-    namespace: str
-    pod: str
-    place: int
-    since: str
-    obstacle: str
+from webhook.gates.waiting_report import WaitingRow
 
 
 class LogHealth(msgspec.Struct, frozen=True):
@@ -47,7 +33,7 @@ class PageSource(Protocol):
     """
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
-        """Return the waiting pods of a namespace, "" for all; None when that is not recorded."""
+        """Return the waiting pods of a namespace, "" for all; None when they are not known."""
         ...
 
     async def health(self) -> LogHealth:

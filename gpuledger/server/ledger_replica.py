@@ -39,6 +39,7 @@ from ledger.log.jetstream.missing_records import MissingStream
 from ledger.log.jetstream.stream_configuration import ConfigurationDrift
 from ledger.log.ledger_port import Accepted, Ledger, answered
 from ledger.log.log_port import Durability, LogError, Lost
+from ledger.log.peers.active_replica_questions import ActiveReplicaQuestions
 from ledger.log.peers.append_notices import AppendNotifier
 from ledger.log.peers.forwarding import CommandServer, ForwardingLedger
 from ledger.log.peers.hint_broadcast import Hints
@@ -94,6 +95,7 @@ class LedgerReplica:
         self.opened = asyncio.Event()
         self.hints = Hints()
         self.beats = OwnerBeats(settings.cluster, settings.pod_name)
+        self.questions = ActiveReplicaQuestions(settings.cluster)
         self._settings, self._servers, self._observer = settings, servers, observer
         self._settles = settles
         self._writer: Writer | None = None
@@ -173,6 +175,7 @@ class LedgerReplica:
         news = AppendNotifier(log.connection, log.names, writer=writer)
         await self._retry(news.start)
         await self._retry(lambda: self.hints.start(log.connection, log.names, writer.name))
+        await self._retry(lambda: self.questions.start(log.connection, log.names))
         if self._settings.pod_name:
             await self._retry(lambda: self.beats.start(log.connection, log.names))
         await self._retry(SchemaAnnouncer(log.connection, log.names, replica=writer.name).start)

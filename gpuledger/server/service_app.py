@@ -126,7 +126,13 @@ class ServiceApp:
         )
 
     def _live_answers(self) -> LiveAnswers:
-        return LiveAnswers(self._settings, replica=self._replica, validating=self._validating)
+        cluster_tasks = self._cluster_tasks
+        return LiveAnswers(
+            self._settings,
+            replica=self._replica,
+            validating=self._validating,
+            waiting=cluster_tasks.settlement.waiting_page if cluster_tasks is not None else None,
+        )
 
     def _endpoints(self, policy: AdmissionSettings, *, reviews: bool) -> Endpoints:
         """Return the endpoints of the direct path: admission and extender, as far as served."""

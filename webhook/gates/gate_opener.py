@@ -26,6 +26,7 @@ from ledger.tasks.backoff import Backoff
 from ledger.tasks.periodic import run_periodically
 from webhook.gates.gate_queue import GateQueue, GateQueues, WaitingPod
 from webhook.gates.waiting_events import PodWait, WaitingEvents
+from webhook.gates.waiting_report import WaitingPage, WaitingQuestion, waiting_page
 from webhook.settlement.charge_settlement_session import WATCHED, SettlementSession
 from webhook.settlement.observation_commands import ObservedObject, is_reserved
 
@@ -77,6 +78,10 @@ class GateOpener:
         if oldest is None:
             return 0.0
         return max(0.0, self._session.now() / 1e6 - oldest.timestamp())
+
+    def waiting_page(self, question: WaitingQuestion) -> WaitingPage:
+        """Return a page of the waiting pods."""
+        return waiting_page(self._queues, self._session.context.name, question)
 
     def note(self, pod: Pod, seen: ObservedObject) -> None:
         """Take note of an observed pod, which may wait or not."""

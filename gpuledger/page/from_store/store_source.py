@@ -14,7 +14,7 @@ from gpuledger.cli.expected_errors import command_error_for
 from gpuledger.cli.manifest_input import as_json
 from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.page.page_errors import PageError
-from gpuledger.page.page_source import LogHealth, WaitingRow
+from gpuledger.page.page_source import LogHealth
 from gpuledger.queries.explanation_of_manifest import explain_body
 from gpuledger.queries.fit_of_manifest import fit_body
 from gpuledger.storage.open_log import open_log
@@ -25,6 +25,7 @@ from ledger.log.recovery.replay import state_at
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.explanation import Explanation
 from webhook.api.admission_review import BadReview
+from webhook.gates.waiting_report import WaitingRow
 
 MANIFEST: Final = "the manifest"
 """The name of a manifest in messages."""

@@ -5,18 +5,29 @@ from starlette.routing import Route
 from gpuledger.server.endpoints.explain_endpoint import ExplainEndpoint
 from gpuledger.server.endpoints.fit_endpoint import FitEndpoint
 from gpuledger.server.endpoints.live_fit import LiveFit
+from gpuledger.server.endpoints.live_waiting import Answer, LiveWaiting
+from gpuledger.server.endpoints.waiting_endpoint import WaitingEndpoint
 from gpuledger.server.ledger_replica import LedgerReplica
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.validating_webhook import ValidatingWebhook
 
 
 class LiveAnswers:
-    """Explanations and fits of one replica."""
+    """Explanations, fits and waiting pods of one replica."""
 
     def __init__(
-        self, settings: Settings, *, replica: LedgerReplica, validating: ValidatingWebhook
+        self,
+        settings: Settings,
+        *,
+        replica: LedgerReplica,
+        validating: ValidatingWebhook,
+        waiting: Answer | None,
     ) -> None:
-        """Decide by this webhook, and try cards by the follower of the replica."""
+        """Decide by this webhook, and try cards by the follower of the replica.
+
+        `waiting` returns the waiting pods where this replica has them; None without a cluster.
+        """
+        self.waiting = LiveWaiting(replica.questions, waiting)
         self.fit = LiveFit(validating, settings, follower=lambda: replica.follower)
         self._settings, self._validating = settings, validating
 
@@ -25,4 +36,5 @@ class LiveAnswers:
         return [
             ExplainEndpoint(self._validating, self._settings).route(),
             FitEndpoint(self.fit, self._settings).route(),
+            WaitingEndpoint(self.waiting, self._settings.cluster).route(),
         ]

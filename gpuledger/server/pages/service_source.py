@@ -2,20 +2,26 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from gpuledger.cli.manifest_document import ManifestProblem
 from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest
 from gpuledger.page.page_errors import PageError
-from gpuledger.page.page_source import LogHealth, WaitingRow
+from gpuledger.page.page_source import LogHealth
 from gpuledger.server.endpoints.live_answers import LiveAnswers
 from gpuledger.server.endpoints.live_fit import FitsBusy, LiveFitQuestion
+from gpuledger.server.endpoints.live_waiting import NoCluster, WaitingUnknown
 from gpuledger.server.follower.follower_supervisor import FollowerUnavailable
 from gpuledger.server.ledger_replica import LedgerReplica
 from ledger.core.model.denials import sentence
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace
 from webhook.api.admission_review import BadReview
+from webhook.gates.waiting_report import WaitingQuestion, WaitingRow
+
+WAITING_MAX: Final = 500
+"""Most waiting pods that a page gets."""
 
 
 class ServiceSource:
@@ -25,8 +31,16 @@ class ServiceSource:
         self._settings, self._replica, self._live = settings, replica, live
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
-        """Return None: the log does not record who waits."""
-        return None
+        """Return the first waiting pods, at most `WAITING_MAX`.
+
+        Returns None without a cluster, and where the active replica does not answer, so that the
+        other parts of a page are shown.
+        """
+        try:
+            page = await self._live.waiting.page(WaitingQuestion(namespace, WAITING_MAX))
+        except (NoCluster, WaitingUnknown):
+            return None
+        return page.rows
 
     async def health(self) -> LogHealth:
         """Return the state of the log, as this replica has it."""

@@ -108,6 +108,10 @@ class StreamNames(msgspec.Struct, frozen=True):
         """The subject of the beats of the replica that answers the reviews of a cluster alone."""
         return f"ledger.{self.shard}.beats.{cluster}"
 
+    def questions_subject(self, cluster: str) -> str:
+        """The subject of questions to the active replica of a cluster."""
+        return f"ledger.{self.shard}.questions.{cluster}"
+
     @property
     def survey_subject(self) -> str:
         """The subject of surveys of the schemas that replicas read."""

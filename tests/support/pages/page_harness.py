@@ -11,10 +11,11 @@ from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.page.access.form_tokens import FormTokens
 from gpuledger.page.page_app import PageApp
 from gpuledger.page.page_errors import PageError
-from gpuledger.page.page_source import LogHealth, WaitingRow
+from gpuledger.page.page_source import LogHealth
 from gpuledger.page.viewer import LocalViewer, Viewer
 from projections.store.readers import Readers
 from webhook.admission.explanation import Explanation
+from webhook.gates.waiting_report import WaitingRow
 
 TOKENS = FormTokens(lambda: b"k" * 32)
 
