@@ -24,6 +24,7 @@ from gpuledger.command_line import build
 from ledger.core.model.denials import Reason
 from ledger.kube.hami.managed_resources import is_placed, managed_resources
 from ledger.kube.vendors.vendors import BUILT_IN
+from ledger.runtime.settings.client_section import NO_OPTIONS
 from ledger.runtime.settings.setting_texts import documentation
 
 HERE: Final = Path(__file__).parent
@@ -126,8 +127,9 @@ def settings_page() -> str:
         "|---|---|---|---|---|---|",
     ]
     for setting in documentation():
-        cells = (setting.name, setting.option, setting.environment, setting.type, setting.default)
-        shown = " | ".join(f"`{cell}`".replace("|", "\\|") for cell in cells)
+        option = "" if setting.name in NO_OPTIONS else setting.option
+        cells = (setting.name, option, setting.environment, setting.type, setting.default)
+        shown = " | ".join(f"`{cell}`".replace("|", "\\|") if cell else "none" for cell in cells)
         lines.append(f"| {shown} | {setting.description} |")
     return "\n".join([*lines, ""])
 

@@ -28,6 +28,9 @@ argument is the `LoadedSettings`, the others are the command's own options.
 LEDGER: Final = ("store_dir", "nats", "shard")
 """The settings that locate the ledger."""
 
+READING: Final = (*LEDGER, "server", "token_file", "ca_file", "kubeconfig", "context")
+"""The settings that locate a ledger for reading: a store, a service, or a cluster."""
+
 TERMINATED: Final = 128 + signal.SIGTERM
 """The exit status of a command that SIGTERM ended, as in shells."""
 

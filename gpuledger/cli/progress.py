@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 Progress = Callable[[int, int], None]
-"""Called with `(done, total)`."""
+"""Called with `(done, total)`; a total of 0 is not known."""
 
 REDRAW_SECONDS: Final = 0.1
 """Shortest time between two drawings of the bar; the work may report a million times."""
@@ -33,8 +33,8 @@ def bar(title: str) -> Iterator[Progress]:
         def move(done: int, total: int) -> None:
             nonlocal drawn
             now = time.monotonic()
-            if now - drawn >= REDRAW_SECONDS or done >= total:
+            if now - drawn >= REDRAW_SECONDS or done >= total > 0:
                 drawn = now
-                shown.update(task, completed=done, total=total)
+                shown.update(task, completed=done, total=total or None)
 
         yield move

@@ -5,8 +5,12 @@ from typing import Annotated, Final
 import typer
 
 from gpuledger.cli.command_wrapper import command
+from ledger.runtime.settings.client_section import CLIENT
 from ledger.runtime.settings.setting_sources import RETIRED, LoadedSettings
 from ledger.runtime.settings.settings import NAMES
+
+_OF_SERVICE: Final = tuple(name for name in NAMES if name not in CLIENT)
+"""Settings that a service reads."""
 
 _OF_ADMISSION: Final = ("register_webhook", "extender")
 """Settings that `gpuledger extender` sets itself."""
@@ -20,14 +24,14 @@ def register(app: typer.Typer) -> None:
         "gpuledger serve --kubeconfig ~/.kube/config --cluster east-1 \\",
         "    --register-webhook https://gpuledger.example:8443",
         "gpuledger serve --config /etc/gpuledger.toml --print-config",
-        takes=NAMES,
+        takes=_OF_SERVICE,
         retired=tuple(RETIRED),
     )(serve)
     command(
         app,
         "gpuledger extender --nats tls://nats.example:4222 --kubeconfig ~/.kube/config",
         "gpuledger extender --config /etc/gpuledger.toml --listen 127.0.0.1:8443",
-        takes=tuple(name for name in NAMES if name not in _OF_ADMISSION),
+        takes=tuple(name for name in _OF_SERVICE if name not in _OF_ADMISSION),
         retired=tuple(RETIRED),
     )(extender)
 

@@ -28,18 +28,24 @@ Row = TypeVar("Row")
 
 @asynccontextmanager
 async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[ProjectionView, int]]:
+    """Open the projection as `caught_up`, and print the position on standard error."""
+    async with caught_up(settings, at) as (view, position):
+        typer.echo(f"As of position {position} of {view.head.position}.", err=True)
+        yield view, position
+
+
+@asynccontextmanager
+async def caught_up(settings: Settings, at: str) -> AsyncIterator[tuple[ProjectionView, int]]:
     """Open the projection for the block, with the position that `at` means (empty: its last).
 
-    Prints the position of the answer on standard error. Raises CommandError.
+    Raises CommandError.
     """
     moment = moment_at(at)
     check_store(settings)
     async with Readers(projection_of(settings), seconds=COMMAND_SECONDS) as readers:
         await ensure(settings)
         async with readers.view() as view:
-            position = await resolved(view, moment)
-            typer.echo(f"As of position {position} of {view.head.position}.", err=True)
-            yield view, position
+            yield view, await resolved(view, moment)
 
 
 async def paged(ask: Callable[[int, str], Awaitable[tuple[list[Row], str]]]) -> list[Row]:

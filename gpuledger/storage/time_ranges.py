@@ -3,11 +3,13 @@
 A time in the future for `--at`, and a range that ends before it begins, are wrong usage.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from projections.queries import moments
-from projections.queries.moments import InvalidMoment, Moment
+from projections.queries.moments import InvalidMoment, Moment, ReversedRange
 from projections.store.readers import ProjectionView
 
 
@@ -53,13 +55,10 @@ async def stretch(view: ProjectionView, since: str, until: str) -> tuple[int, in
     reversed range.
     """
     first, last = ordered(since, until)
-    end = await resolved(view, last)
-    begin = await resolved(view, first) if first is not None else 1
-    if isinstance(first, datetime):
-        begin += 1
-    if since and until and begin > end + 1:
-        raise reversed_range(since, until)
-    return begin, end
+    if isinstance(first, int):
+        await resolved(view, first)
+    with _refusals(since, until):
+        return await moments.positions_between(view, first, last)
 
 
 async def times(view: ProjectionView, since: str, until: str) -> tuple[int, int]:
@@ -68,29 +67,22 @@ async def times(view: ProjectionView, since: str, until: str) -> tuple[int, int]
     A position means the time from its own record to the next one. Raises CommandError, also
     for a reversed range.
     """
-    first, last = ordered(since, until)
-    begin, end = 0, moments.LAST
-    if first is not None:
-        begin = await _begun(view, first)
-    if isinstance(last, datetime):
-        end = moments.microseconds(last)
-    elif last is not None and await resolved(view, last) < view.head.position:
-        end = await moments.time_of(view, last + 1) - 1
-    if since and until and begin > end:
-        raise reversed_range(since, until)
-    return begin, end
-
-
-async def _begun(view: ProjectionView, moment: Moment) -> int:
-    """Return the time of a moment, in µs of Unix time. Raises CommandError if it is unknown."""
-    if isinstance(moment, datetime):
-        return moments.microseconds(moment)
-    return await moments.time_of(view, await resolved(view, moment)) if moment else 0
+    with _refusals(since, until):
+        return await moments.times_between(view, *ordered(since, until))
 
 
 async def resolved(view: ProjectionView, moment: Moment | None) -> int:
     """Return the position of a moment, the last one without a moment. Raises CommandError."""
-    try:
+    with _refusals("", ""):
         return await moments.resolve(view, moment)
+
+
+@contextmanager
+def _refusals(since: str, until: str) -> Iterator[None]:
+    """Raise CommandError for a moment of the block that the projection refuses."""
+    try:
+        yield
+    except ReversedRange as error:
+        raise reversed_range(since, until) from error
     except InvalidMoment as error:
         raise CommandError(Exit.NOT_FOUND, str(error)) from error

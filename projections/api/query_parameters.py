@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from starlette.datastructures import QueryParams
 
-from projections.queries.moments import InvalidMoment, Moment, microseconds, parse
+from projections.queries.moments import InvalidMoment, Moment, parse
 from projections.queries.query_scope import QueryScope
 
 LIMIT_DEFAULT: Final = 500
@@ -55,16 +55,6 @@ def moment(query: QueryParams, name: str) -> Moment | None:
         return parse(value)
     except InvalidMoment as error:
         raise InvalidParameter(name, value, message=str(error)) from error
-
-
-def time(query: QueryParams, name: str) -> int:
-    """Read a time as µs of Unix time, 0 when it is not given. Raises InvalidParameter."""
-    value = moment(query, name)
-    if isinstance(value, int):
-        raise InvalidParameter(
-            name, str(value), message="it is a time here, such as 2026-01-31T12:00:00Z"
-        )
-    return microseconds(value) if value is not None else 0
 
 
 def choice(query: QueryParams, name: str, choices: type[Choice]) -> Choice | None:

@@ -3,13 +3,15 @@
 Every answer is a JSON list of objects. The headers `Gpuledger-Position` and `Gpuledger-Time` are
 those of the record as of which the answer holds. `Gpuledger-Head` is the position of the last
 record in the projection. If more rows follow, `Gpuledger-Next` has the value of the query parameter
-`after` of the next page. For denials and drift the parameter is `before`.
+`after` of the next page. For denials and drift the parameter is `before`. `Gpuledger-Api` is the
+number of the API's version, by which a client sees whether its parameters are supported.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,9 +23,20 @@ from projections.queries.denial_history import denials
 from projections.queries.drift_report import drift
 from projections.queries.event_history import START, history
 from projections.queries.holders import holders, holds
-from projections.queries.moments import InvalidMoment, microseconds, resolve, rfc3339, time_of
+from projections.queries.moments import (
+    InvalidMoment,
+    Moment,
+    ReversedRange,
+    positions_between,
+    resolve,
+    rfc3339,
+    time_of,
+    times_between,
+)
 from projections.queries.quota_usage import usage
+from projections.queries.selecting_quotas import quota_limits
 from projections.queries.universe_shares import UsageBreakdown, shares
+from projections.queries.unrecognized_users import UserBreakdown, unrecognized_users
 from projections.store.readers import ProjectionView, Readers
 from projections.store.store_writer import StoreError
 
@@ -31,6 +44,12 @@ Answer = tuple[int, Sequence[msgspec.Struct], str]
 """Position of the answer, its rows, and the place of the next page or ""."""
 
 Question = Callable[[ProjectionView, Request], Awaitable[Answer]]
+
+API_VERSION: Final = 2
+"""Version 2 has `to` and positions for denials and drift, `by=user` for drift, `limits` for
+usage."""
+
+RangeQuestion = Callable[[ProjectionView, Moment | None, Moment | None], Awaitable[tuple[int, int]]]
 
 _DENIALS_MAX: Final = 10**15
 _encoder: Final = msgspec.json.Encoder()
@@ -75,6 +94,7 @@ def _endpoint(readers: Readers, question: Question) -> Callable[[Request], Await
 async def _headers(view: ProjectionView, position: int, more: str) -> dict[str, str]:
     time = view.head.time if position == view.head.position else await time_of(view, position)
     headers = {
+        "Gpuledger-Api": str(API_VERSION),
         "Gpuledger-Position": str(position),
         "Gpuledger-Time": rfc3339(time),
         "Gpuledger-Head": str(view.head.position),
@@ -103,7 +123,8 @@ async def _usage(view: ProjectionView, request: Request) -> Answer:
     if by is not None:
         answer = shares(view, position, scope, by, limit=limit, quota=quota, after=after)
         return position, *await answer
-    return position, *await usage(view, position, scope, limit=limit, quota=quota, after=after)
+    ask = quota_limits if query_parameters.flag(query, "limits") else usage
+    return position, *await ask(view, position, scope, limit=limit, quota=quota, after=after)
 
 
 async def _holders(view: ProjectionView, request: Request) -> Answer:
@@ -146,39 +167,44 @@ async def _cards(view: ProjectionView, request: Request) -> Answer:
 
 async def _events(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
-    first = await _first(view, request)
-    last = await _position(view, request, "to")
+    first, last = await _range(view, query, positions_between)
     after = query_parameters.place(query, "after") or START
     scope, limit = query_parameters.scope(query), query_parameters.limit(query)
     rows, more = await history(view, first, last, scope, limit=limit, after=after)
     return last, rows, f"{more[0]}.{more[1]}" if more is not None else ""
 
 
-async def _first(view: ProjectionView, request: Request) -> int:
-    """Return the first position of `from`: the given one, or the first one since a time."""
-    moment = query_parameters.moment(request.query_params, "from")
-    if moment is None:
-        return 1
-    if isinstance(moment, int):
-        return moment
-    statement = "SELECT position FROM records WHERE time >= ? ORDER BY time, position LIMIT 1"
-    async with view.connection.execute(statement, (microseconds(moment),)) as rows:
-        row = await rows.fetchone()
-    return int(row[0]) if row is not None else view.head.position + 1
+async def _range(
+    view: ProjectionView, query: QueryParams, between: RangeQuestion
+) -> tuple[int, int]:
+    """Return the range of `from` and `to`. Raises InvalidParameter."""
+    first, last = (query_parameters.moment(query, name) for name in ("from", "to"))
+    try:
+        return await between(view, first, last)
+    except ReversedRange as error:
+        both = f"{query['from']} and {query['to']}"
+        raise InvalidParameter("from and to", both, message=str(error)) from error
+    except InvalidMoment as error:
+        beyond = isinstance(last, int) and last > view.head.position
+        name = "to" if beyond else "from"
+        raise InvalidParameter(name, query[name], message=str(error)) from error
 
 
 async def _denials(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     before = query_parameters.number(query, "before", 0, _DENIALS_MAX)
-    since = query_parameters.time(query, "from")
+    since, until = await _range(view, query, times_between)
     scope, limit = query_parameters.scope(query), query_parameters.limit(query)
-    rows, more = await denials(view, scope, limit=limit, since=since, before=before)
+    rows, more = await denials(view, scope, limit=limit, since=since, until=until, before=before)
     return view.head.position, rows, str(more) if more else ""
 
 
 async def _drift(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
-    before, since = query_parameters.place(query, "before"), query_parameters.time(query, "from")
-    scope, limit = query_parameters.scope(query), query_parameters.limit(query)
-    rows, more = await drift(view, scope, limit=limit, since=since, before=before)
+    scope = query_parameters.scope(query)
+    if query_parameters.choice(query, "by", UserBreakdown) is not None:
+        return view.head.position, await unrecognized_users(view, scope), ""
+    before, limit = query_parameters.place(query, "before"), query_parameters.limit(query)
+    since, until = await _range(view, query, times_between)
+    rows, more = await drift(view, scope, limit=limit, since=since, until=until, before=before)
     return view.head.position, rows, f"{more[0]}.{more[1]}" if more is not None else ""

@@ -1,4 +1,4 @@
-"""Moments: positions of the log or times as text, and the position of each."""
+"""Moments: positions of the log or times as text, the position of each, and ranges of both."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -36,6 +36,10 @@ def parse(text: str) -> Moment:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
+class ReversedRange(InvalidMoment):
+    """The range ends before it begins."""
+
+
 async def resolve(view: ProjectionView, moment: Moment | None) -> int:
     """Return the last position at a moment, that of the projection when None.
 
@@ -63,6 +67,53 @@ async def time_of(view: ProjectionView, position: int) -> int:
     async with view.connection.execute(statement, (position,)) as rows:
         row = await rows.fetchone()
     return int(row[0]) if row is not None else 0
+
+
+async def positions_between(
+    view: ProjectionView, first: Moment | None, last: Moment | None
+) -> tuple[int, int]:
+    """Return the first and the last position of a range; None is that of the log.
+
+    A range that begins at a time begins with the first record that is not earlier. Raises
+    InvalidMoment for a last position that is not projected, and ReversedRange.
+    """
+    end = await resolve(view, last)
+    begin = 1 if first is None else first
+    if isinstance(begin, datetime):
+        begin = await _first_since(view, begin)
+    if first is not None and last is not None and begin > end + 1:
+        raise ReversedRange(f"the range begins at position {begin} and ends at {end}")
+    return begin, end
+
+
+async def times_between(
+    view: ProjectionView, first: Moment | None, last: Moment | None
+) -> tuple[int, int]:
+    """Return the first and the last time of a range, in µs of Unix time.
+
+    A position means the time from its own record to the next one. Raises InvalidMoment for a
+    position that is not projected, and ReversedRange.
+    """
+    begin, end = 0, LAST
+    if isinstance(first, datetime):
+        begin = microseconds(first)
+    elif first:
+        begin = await time_of(view, await resolve(view, first))
+    if isinstance(last, datetime):
+        end = microseconds(last)
+    elif last is not None and await resolve(view, last) < view.head.position:
+        end = await time_of(view, last + 1) - 1
+    if first is not None and last is not None and begin > end:
+        raise ReversedRange(f"the range begins at {rfc3339(begin)} and ends at {rfc3339(end)}")
+    return begin, end
+
+
+async def _first_since(view: ProjectionView, time: datetime) -> int:
+    """Return the position of the first record that is not earlier, else the next one of the log."""
+    statement = "SELECT position FROM records WHERE time >= ? ORDER BY time, position LIMIT 1"
+    async with view.connection.execute(statement, (microseconds(time),)) as rows:
+        row = await rows.fetchone()
+    return int(row[0]) if row is not None else view.head.position + 1
 
 
 def microseconds(time: datetime) -> int:

@@ -1,11 +1,18 @@
-"""Selecting quotas: the namespaces and objects that selecting quotas count, as of a position."""
+"""Selecting quotas: the namespaces and objects that selecting quotas count, as of a position.
+
+Limits of quotas are listed with both in words.
+"""
 
 from typing import Final
 
 import msgspec
 
+from ledger.core.model import accounts
 from ledger.core.model.traits import Numbered, Reach, Selection
+from projections.queries.query_scope import QueryScope
+from projections.queries.quota_usage import Usage, usage
 from projections.store.readers import ProjectionView
+from projections.text.selector_text import reach_in_words, selection_in_words
 
 
 class AccountSelection(msgspec.Struct, frozen=True):
@@ -32,6 +39,52 @@ async def selections(view: ProjectionView, position: int) -> dict[str, AccountSe
             )
             async for account, reach, selects, asked_only in rows
         }
+
+
+class QuotaLimit(msgspec.Struct, frozen=True):
+    """One limit of a quota, in the unit of its resource.
+
+    `covers` and `selects` are texts about the namespaces that the quota covers and the objects it
+    counts there; they are empty for a quota of all objects of its namespace.
+    """
+
+    cluster: str
+    namespace: str
+    quota: str
+    resource: str
+    limit: int
+    covers: str
+    selects: str
+
+
+async def quota_limits(
+    view: ProjectionView,
+    position: int,
+    scope: QueryScope,
+    *,
+    limit: int,
+    quota: str = "",
+    after: str = "",
+) -> tuple[list[QuotaLimit], str]:
+    """Return the limits of at most `limit` quotas, and the account of the next page.
+
+    The parameters are those of `projections.queries.quota_usage.usage`.
+    """
+    rows, more = await usage(view, position, scope, limit=limit, quota=quota, after=after)
+    selected = await selections(view, position) if rows else {}
+    return [_quota_limit(row, selected.get(_account(row), EVERYTHING)) for row in rows], more
+
+
+def _account(row: Usage) -> str:
+    if not row.namespace:
+        return accounts.universe(row.quota)
+    return accounts.quota(row.cluster, row.namespace, row.quota)
+
+
+def _quota_limit(row: Usage, selected: AccountSelection) -> QuotaLimit:
+    covers, selects = reach_in_words(selected.reach), selection_in_words(selected.selects)
+    named = (row.cluster, row.namespace, row.quota, row.resource)
+    return QuotaLimit(*named, row.limit, covers, selects)
 
 
 _reaches: Final = msgspec.json.Decoder(Reach | None)

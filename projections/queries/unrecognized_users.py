@@ -3,6 +3,7 @@
 Such objects are charged on their own.
 """
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -11,6 +12,12 @@ from ledger.core.model.commands import BARRED
 from projections.queries.query_scope import QueryScope
 from projections.store.readers import ProjectionView
 from projections.tables.interned_values import FIXED
+
+
+class UserBreakdown(StrEnum):
+    """The choice of drift by user."""
+
+    USER = "user"
 
 
 class UnrecognizedUser(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ledger.runtime.settings.client_section import CLIENT
 from ledger.runtime.settings.settings import Settings
 from tools.manifests.helm_chart import CHART
 
@@ -28,7 +29,9 @@ def with_settings(root: Path) -> str:
 def settings() -> dict[str, Any]:
     """Return the JSON schema of a table of settings."""
     made = msgspec.json.schema(Settings)["$defs"][Settings.__name__]["properties"]
-    properties = {name: _without_default(field) for name, field in sorted(made.items())}
+    properties = {
+        name: _without_default(field) for name, field in sorted(made.items()) if name not in CLIENT
+    }
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 

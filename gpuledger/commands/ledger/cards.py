@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, TableColumn, flag, number, show_rows, text
 from gpuledger.cli.row_options import Cluster
 from gpuledger.cli.time_options import At
@@ -81,6 +81,7 @@ def register(app: typer.Typer) -> None:
         "gpuledger cards",
         "gpuledger cards node-7 --pods",
         "gpuledger cards -o json --at 2026-01-31T12:00:00Z",
+        takes=READING,
     )(cards)
 
 
@@ -101,16 +102,12 @@ async def cards(
 
     With --pods, one line per pod on a card; an empty card has one line.
     """
-    from gpuledger.storage.projection_views import paged, viewing
-    from projections.queries.card_usage import cards as ask
+    from gpuledger.reading.query_source import ledger_queries
 
-    async with viewing(loaded.settings, at) as (view, position):
-        rows = await paged(
-            lambda size, after: ask(
-                view, position, limit=size, cluster=cluster, node=node, after=after, pods=pods
-            )
-        )
-    usages = sorted(rows, key=lambda card: (card.cluster, card.node, card.index, card.uuid))
+    async with ledger_queries(loaded) as queries:
+        answer = await queries.cards(cluster=cluster, node=node, at=at, pods=pods)
+    answer.announce()
+    usages = sorted(answer.rows, key=lambda card: (card.cluster, card.node, card.index, card.uuid))
     nothing = f"No cards of node {node} found." if node else "No cards found."
     if pods and output is Format.TABLE:
         show_rows(_pod_rows(usages), _PODS, output, nothing)

@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, TableColumn, amounts, number, show_rows, text
 from gpuledger.cli.row_options import Cluster, Limit, Namespace
 from gpuledger.cli.time_options import Since, Until
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
         "gpuledger drift",
         "gpuledger drift -n team-a --since 2026-01-31T12:00:00Z",
         "gpuledger drift -o json | jq 'map(select(.over != []))'",
+        takes=READING,
     )(drift)
 
 
@@ -39,27 +40,21 @@ async def drift(
     OVER names the quotas that exceed their limits because of the correction. The ledger is correct
     again after each of these, so the exit code is always 0.
     """
-    from gpuledger.storage.projection_views import viewing
-    from gpuledger.storage.time_ranges import ordered, times
-    from projections.queries.drift_report import drift as ask
-    from projections.queries.query_scope import QueryScope
-    from projections.queries.unrecognized_users import unrecognized_users
+    from gpuledger.reading.query_source import ledger_queries
 
-    scope = QueryScope(namespace, cluster)
-    ordered(since, until)
-    async with viewing(loaded.settings, "") as (view, _):
-        begin, end = await times(view, since, until)
-        rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
-        strangers = await unrecognized_users(view, scope)
-    show_rows(rows, _DRIFT, output, "No corrections found.")
-    for stranger in strangers:
+    async with ledger_queries(loaded) as queries:
+        scope = queries.scope(namespace, cluster)
+        answer = await queries.drift(scope, since=since, until=until, limit=limit)
+    answer.announce()
+    show_rows(answer.rows, _DRIFT, output, "No corrections found.")
+    for stranger in answer.users:
         typer.echo(
             f"{stranger.username} made {stranger.objects} objects that count beside the owner that"
             " they name: if it is the controller of their owners' KIND, add"
             f" KIND={stranger.username} to controller_identities.",
             err=True,
         )
-    if more is not None:
+    if answer.more:
         typer.echo("Older ones exist: raise --limit.", err=True)
 
 

@@ -1,12 +1,15 @@
 """`gpuledger explain`: shows the decision about a request without making it."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from gpuledger.cli.command_wrapper import LEDGER, command
+from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_object
 from ledger.runtime.settings.setting_sources import LoadedSettings
+
+_OF_STORE: Final = ("cluster", "workload_kinds")
+"""Settings of the decision, which a service has itself."""
 
 
 def register(app: typer.Typer) -> None:
@@ -16,7 +19,7 @@ def register(app: typer.Typer) -> None:
         "gpuledger explain -f deployment.yaml -n team-a",
         "kubectl create --dry-run=client -o json -f pod.yaml | gpuledger explain -f -",
         "gpuledger explain -f review.json -o json",
-        takes=(*LEDGER, "cluster", "workload_kinds"),
+        takes=(*READING, *_OF_STORE),
     )(explain)
 
 
@@ -51,9 +54,10 @@ async def explain(
     Exits with 4 for a denial.
     """
     from gpuledger.cli.exit_codes import CommandError, Exit
-    from gpuledger.queries import explanation_of_manifest
+    from gpuledger.reading.query_source import ledger_queries
 
-    explanation = await explanation_of_manifest.explain(loaded.settings, file, namespace, username)
+    async with ledger_queries(loaded, of_store=_OF_STORE) as queries:
+        explanation = await queries.explain(file, namespace, username)
     if output is Format.TABLE:
         typer.echo(explanation.answer)
         for warning in explanation.warnings:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from gpuledger.cli.command_wrapper import LEDGER, command
+from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import (
     Format,
     Output,
@@ -30,6 +30,9 @@ PREFERENCES: Final = (
     "node_score",
 )
 """The settings that order nodes and cards."""
+
+_OF_STORE: Final = ("cluster", "workload_kinds", *PREFERENCES)
+"""Settings of the decision, which a service has itself."""
 
 
 def _taken(row: Any) -> str:
@@ -70,7 +73,7 @@ def register(app: typer.Typer) -> None:
         "gpuledger fit -f pod.yaml -n team-a",
         "gpuledger fit -f deployment.yaml --cards",
         "gpuledger fit -f pod.yaml --at 2026-01-31T12:00:00Z -o json",
-        takes=(*LEDGER, "cluster", "workload_kinds", *PREFERENCES),
+        takes=(*READING, *_OF_STORE),
     )(fit)
 
 
@@ -112,9 +115,10 @@ async def fit(
     Exits with 4 if the pod fits on no node or a quota denies it.
     """
     from gpuledger.cli.exit_codes import CommandError, Exit
-    from gpuledger.queries import fit_of_manifest
+    from gpuledger.reading.query_source import ledger_queries
 
-    report = await fit_of_manifest.fit(loaded.settings, file, namespace, at)
+    async with ledger_queries(loaded, of_store=_OF_STORE) as queries:
+        report = await queries.fit(file, namespace, at)
     if output is Format.TABLE:
         _show(report, cards=cards)
     else:

@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, TableColumn, amounts, number, show_rows, text
 from gpuledger.cli.row_options import PLACE, Cluster, Limit, Namespace
 from gpuledger.cli.time_options import Since, Until
@@ -17,10 +17,14 @@ def register(app: typer.Typer) -> None:
         app,
         "gpuledger history -n team-a --limit 20",
         "gpuledger history --since 1200 --until 1300 -o json",
+        takes=READING,
     )(history)
-    command(app, "gpuledger denials -n team-a", "gpuledger denials --since 2026-01-31 -o json")(
-        denials
-    )
+    command(
+        app,
+        "gpuledger denials -n team-a",
+        "gpuledger denials --since 2026-01-31 -o json",
+        takes=READING,
+    )(denials)
 
 
 async def history(
@@ -36,18 +40,15 @@ async def history(
 
     Quotas over many namespaces are part of the whole history only, not of a namespace's.
     """
-    from gpuledger.storage.projection_views import viewing
-    from gpuledger.storage.time_ranges import ordered, stretch
-    from projections.queries.event_history import history as ask
-    from projections.queries.query_scope import QueryScope
+    from gpuledger.reading.query_source import ledger_queries
 
-    ordered(since, until)
-    async with viewing(loaded.settings, "") as (view, _):
-        first, last = await stretch(view, since, until)
-        rows, more = await ask(view, first, last, QueryScope(namespace, cluster), limit=limit)
-    show_rows(rows, _HISTORY, output, "No events found.")
-    if more is not None:
-        typer.echo(f"There is more: go on with --since {more[0]}, or raise --limit.", err=True)
+    async with ledger_queries(loaded) as queries:
+        scope = queries.scope(namespace, cluster)
+        answer = await queries.events(scope, since=since, until=until, limit=limit)
+    answer.announce()
+    show_rows(answer.rows, _HISTORY, output, "No events found.")
+    if answer.more:
+        typer.echo(f"There is more: go on with --since {answer.more}, or raise --limit.", err=True)
 
 
 async def denials(
@@ -63,18 +64,14 @@ async def denials(
 
     Denials are stored for some weeks (setting denials_days).
     """
-    from gpuledger.storage.projection_views import viewing
-    from gpuledger.storage.time_ranges import ordered, times
-    from projections.queries.denial_history import denials as ask
-    from projections.queries.query_scope import QueryScope
+    from gpuledger.reading.query_source import ledger_queries
 
-    ordered(since, until)
-    async with viewing(loaded.settings, "") as (view, _):
-        begin, end = await times(view, since, until)
-        scope = QueryScope(namespace, cluster)
-        rows, more = await ask(view, scope, limit=limit, since=begin, until=end)
-    show_rows(rows, _DENIALS, output, "No denials found.")
-    if more:
+    async with ledger_queries(loaded) as queries:
+        scope = queries.scope(namespace, cluster)
+        answer = await queries.denials(scope, since=since, until=until, limit=limit)
+    answer.announce()
+    show_rows(answer.rows, _DENIALS, output, "No denials found.")
+    if answer.more:
         typer.echo("Older ones exist: raise --limit.", err=True)
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, amounts, number, show_rows, text
 from gpuledger.cli.row_options import PLACE, Cluster, Namespace
 from gpuledger.cli.time_options import At
@@ -18,8 +18,9 @@ def register(app: typer.Typer) -> None:
         "gpuledger holders -n team-a",
         "gpuledger holders -n team-a --root deployments.apps/web",
         "gpuledger holders --at 1200 -o yaml",
+        takes=READING,
     )(holders)
-    command(app, "gpuledger holds", "gpuledger holds -n team-a -o json")(holds)
+    command(app, "gpuledger holds", "gpuledger holds -n team-a -o json", takes=READING)(holds)
 
 
 async def holders(
@@ -43,18 +44,13 @@ async def holders(
     of its envelope, what its spec may run at once, and of what its pods have drawn together. So
     amounts add up to what is used; with --pods they do not.
     """
-    from gpuledger.storage.projection_views import paged, viewing
-    from projections.queries.holders import holders as ask
-    from projections.queries.query_scope import QueryScope
+    from gpuledger.reading.query_source import ledger_queries
 
-    scope = QueryScope(namespace, cluster)
-    async with viewing(loaded.settings, at) as (view, position):
-        rows = await paged(
-            lambda size, after: ask(
-                view, position, scope, limit=size, after=after, pods=pods, root=root
-            )
-        )
-    show_rows(rows, _HOLDERS, output, "No holders found.")
+    async with ledger_queries(loaded) as queries:
+        scope = queries.scope(namespace, cluster)
+        answer = await queries.holders(scope, at=at, pods=pods, root=root)
+    answer.announce()
+    show_rows(answer.rows, _HOLDERS, output, "No holders found.")
 
 
 async def holds(
@@ -68,14 +64,12 @@ async def holds(
 
     A hold ends when its object is seen persisted, or is proved never to have been written.
     """
-    from gpuledger.storage.projection_views import paged, viewing
-    from projections.queries.holders import holds as ask
-    from projections.queries.query_scope import QueryScope
+    from gpuledger.reading.query_source import ledger_queries
 
-    scope = QueryScope(namespace, cluster)
-    async with viewing(loaded.settings, at) as (view, position):
-        rows = await paged(lambda size, after: ask(view, position, scope, limit=size, after=after))
-    show_rows(rows, _HOLDS, output, "No open holds found.")
+    async with ledger_queries(loaded) as queries:
+        answer = await queries.holds(queries.scope(namespace, cluster), at=at)
+    answer.announce()
+    show_rows(answer.rows, _HOLDS, output, "No open holds found.")
 
 
 _HOLDERS = (

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.command_wrapper import LEDGER, command, group
+from gpuledger.cli.command_wrapper import LEDGER, READING, command, group
 from gpuledger.cli.output import Format, Output, flag, number, show_one, show_rows, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -64,7 +64,13 @@ async def set_(
     show_one(written, _WRITTEN, output)
 
 
-@command(app, "gpuledger quota list", "gpuledger quota list -n team-a -o json", name="list")
+@command(
+    app,
+    "gpuledger quota list",
+    "gpuledger quota list -n team-a -o json",
+    name="list",
+    takes=READING,
+)
 async def list_(
     loaded: LoadedSettings,
     namespace: Annotated[
@@ -77,9 +83,12 @@ async def list_(
     COVERS shows the namespaces of a quota over several namespaces, SELECTS the objects that a quota
     counts.
     """
-    from gpuledger.queries.quota_listing import quota_limits
+    from gpuledger.reading.query_source import ledger_queries
 
-    show_rows(await quota_limits(loaded.settings, namespace), _LIMITS, output, "No quotas found.")
+    async with ledger_queries(loaded) as queries:
+        answer = await queries.limits(queries.scope(namespace, ""))
+    answer.announce()
+    show_rows(answer.rows, _LIMITS, output, "No quotas found.")
 
 
 @command(app, "gpuledger quota delete -n team-a gpus", takes=_TAKES)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, flag, number, show_rows, text
 from gpuledger.cli.row_options import PLACE, Cluster, Namespace
 from gpuledger.cli.time_options import At
@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
         "gpuledger usage -n team-a -o json",
         "gpuledger usage --at 2026-01-31T12:00:00Z",
         "gpuledger usage --quota company --by cluster",
+        takes=READING,
     )(usage)
 
 
@@ -53,29 +54,19 @@ async def usage(
 
     With --by, shows who uses quotas over many namespaces: what each cluster or namespace takes.
     """
-    from gpuledger.storage.projection_views import paged, viewing
-    from projections.queries.query_scope import QueryScope
-    from projections.queries.quota_usage import usage as ask
-    from projections.queries.universe_shares import UsageBreakdown
-    from projections.queries.universe_shares import shares as ask_shares
+    from gpuledger.reading.query_source import ledger_queries
 
-    scope = QueryScope(namespace, cluster)
-    if by is None:
-        async with viewing(loaded.settings, at) as (view, position):
-            rows = await paged(
-                lambda size, after: ask(view, position, scope, limit=size, quota=quota, after=after)
-            )
-        columns = _USAGE_UNREAD if any(row.incomplete for row in rows) else _USAGE
-        show_rows(rows, columns, output, "No quotas found.")
-    else:
-        breakdown = UsageBreakdown(by.value)
-        async with viewing(loaded.settings, at) as (view, position):
-            shares = await paged(
-                lambda size, after: ask_shares(
-                    view, position, scope, breakdown, limit=size, quota=quota, after=after
-                )
-            )
-        show_rows(shares, _SHARES, output, "No use of quotas over many namespaces found.")
+    async with ledger_queries(loaded) as queries:
+        scope = queries.scope(namespace, cluster)
+        if by is not None:
+            shares = await queries.shares(scope, by.value, at=at, quota=quota)
+            shares.announce()
+            show_rows(shares.rows, _SHARES, output, "No use of quotas over many namespaces found.")
+            return
+        lines = await queries.usage(scope, at=at, quota=quota)
+    lines.announce()
+    columns = _USAGE_UNREAD if any(row.incomplete for row in lines.rows) else _USAGE
+    show_rows(lines.rows, columns, output, "No quotas found.")
 
 
 _USAGE = (

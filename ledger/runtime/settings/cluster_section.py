@@ -59,7 +59,11 @@ class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_field
         Meta(description="Watch a cluster; without one, quotas come from `gpuledger quota set`."),
     ] = True
     kubeconfig: Annotated[
-        str, Meta(description="kubeconfig file; none: the service account of the pod.")
+        str,
+        Meta(
+            description="kubeconfig file; none: the service account of the pod, for reading"
+            " commands $KUBECONFIG or ~/.kube/config."
+        ),
     ] = ""
     namespace: Annotated[
         str,

@@ -10,14 +10,15 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from msgspec import Meta
 
-from ledger.runtime.settings.card_section import CardSection
+from ledger.runtime.settings.client_section import ClientSection
 
 
-class Settings(CardSection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Settings(ClientSection, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of `gpuledger serve`. Durations are seconds, sizes bytes or MiB.
 
     The sections: `LogSection`, `ClusterSection`, `ServingSection`, `AdmissionSection`,
-    `PolicySection`, `CardSection`, and here the queue of commands and the process's own log.
+    `PolicySection`, `CardSection`, `ClientSection`, and here the queue of commands and the
+    process's own log.
     """
 
     queue_commands_max: Annotated[

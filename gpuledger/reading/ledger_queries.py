@@ -1,0 +1,128 @@
+"""Ledger queries: the port by which commands read a ledger, wherever it is.
+
+`StoreQueries` answers from a store, `HttpQueries` from a service. Both return the same rows.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import msgspec
+import typer
+
+if TYPE_CHECKING:
+    from gpuledger.queries.fit_of_manifest import FitReport
+    from projections.queries.card_usage import CardUsage
+    from projections.queries.denial_history import PastDenial
+    from projections.queries.drift_report import Correction
+    from projections.queries.event_history import HistoryEvent
+    from projections.queries.holders import HolderCharge, OpenHold
+    from projections.queries.quota_usage import Usage
+    from projections.queries.selecting_quotas import QuotaLimit
+    from projections.queries.universe_shares import UsageShare
+    from projections.queries.unrecognized_users import UnrecognizedUser
+    from webhook.admission.explanation import Explanation
+
+Row_co = TypeVar("Row_co", covariant=True)
+
+
+class ReadScope(msgspec.Struct, frozen=True):
+    """A namespace, a cluster, both, or everything: an empty field does not restrict."""
+
+    namespace: str = ""
+    cluster: str = ""
+
+
+class QueryAnswer(msgspec.Struct, Generic[Row_co], frozen=True):
+    """Rows as of a position of a log whose last projected position is `head`.
+
+    `more` is the position of the first row after a limit, 0 at the end; for rows with the newest
+    first it is any other number.
+    """
+
+    position: int
+    head: int
+    rows: Sequence[Row_co]
+    more: int = 0
+
+    def announce(self) -> None:
+        """Print the position on standard error."""
+        typer.echo(f"As of position {self.position} of {self.head}.", err=True)
+
+
+class DriftAnswer(QueryAnswer[Row_co], frozen=True):
+    """Corrections, and the users whose objects are charged apart from the owners that they name."""
+
+    users: "Sequence[UnrecognizedUser]" = ()
+
+
+class LedgerQueries(Protocol):
+    """Questions to a ledger. Each raises CommandError with a remedy, and what its source raises.
+
+    `at`, `since` and `until` are positions or times as on the command line, empty for none.
+    """
+
+    default_namespace: str = ""
+    """The namespace of the kubeconfig's context, empty for other sources."""
+
+    def scope(self, namespace: str, cluster: str, *, everywhere: bool = False) -> ReadScope:
+        """Return the scope of options; without a namespace it is the default one, or all."""
+        default = "" if everywhere else self.default_namespace
+        return ReadScope(namespace or default, cluster)
+
+    async def usage(
+        self, scope: ReadScope, *, at: str = "", quota: str = ""
+    ) -> "QueryAnswer[Usage]":
+        """Return the lines of quotas, or only of those of a name."""
+        ...
+
+    async def shares(
+        self, scope: ReadScope, by: str, *, at: str = "", quota: str = ""
+    ) -> "QueryAnswer[UsageShare]":
+        """Return the shares of each `cluster` or `namespace` in quotas over many namespaces."""
+        ...
+
+    async def limits(self, scope: ReadScope) -> "QueryAnswer[QuotaLimit]":
+        """Return the limits of quotas, with what each covers and selects."""
+        ...
+
+    async def holders(
+        self, scope: ReadScope, *, at: str = "", pods: bool = False, root: str = ""
+    ) -> "QueryAnswer[HolderCharge]":
+        """Return the charged objects; with `pods` or of a `root` also pods within a root."""
+        ...
+
+    async def holds(self, scope: ReadScope, *, at: str = "") -> "QueryAnswer[OpenHold]":
+        """Return the attempts that are not settled."""
+        ...
+
+    async def cards(
+        self, *, cluster: str = "", node: str = "", at: str = "", pods: bool = False
+    ) -> "QueryAnswer[CardUsage]":
+        """Return the cards by cluster, node and index."""
+        ...
+
+    async def events(
+        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+    ) -> "QueryAnswer[HistoryEvent]":
+        """Return the events of a range, oldest first."""
+        ...
+
+    async def denials(
+        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+    ) -> "QueryAnswer[PastDenial]":
+        """Return the denials of a range, newest first."""
+        ...
+
+    async def drift(
+        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+    ) -> "DriftAnswer[Correction]":
+        """Return the corrections of a range, newest first, and unrecognized users."""
+        ...
+
+    async def explain(self, file: str, namespace: str | None, username: str) -> "Explanation":
+        """Return the decision about the review or manifest in a file."""
+        ...
+
+    async def fit(self, file: str, namespace: str | None, at: str) -> "FitReport":
+        """Return the nodes on which the pods of the manifest in a file fit."""
+        ...

@@ -1,0 +1,80 @@
+"""Reply errors: the exit code, the sentence and the remedy of each refusal of a service."""
+
+from typing import Final
+
+from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.reading.service_connection import (
+    GROUP,
+    VERSION,
+    ServiceAddress,
+    ServiceReply,
+    problem_of,
+)
+
+RIGHTS_PAGE: Final = "docs/how-to/from-a-laptop.md"
+"""The page about rights, in the repository."""
+
+MOMENTS: Final = frozenset({"at", "from", "to"})
+"""Parameters that name a moment. The client has checked their form, so the log has no such one."""
+
+_API_SERVICE: Final = f"{VERSION}.{GROUP}"
+
+
+def error_of(address: ServiceAddress, reply: ServiceReply, resource: str) -> CommandError:
+    """Return the error for an answer that is not a success."""
+    message, field = problem_of(reply)
+    if reply.status == 400:
+        if field in MOMENTS:
+            return CommandError(Exit.NOT_FOUND, message)
+        return CommandError(Exit.USAGE, _named(field, message))
+    if reply.status == 404:
+        return _not_found(address, message, resource)
+    code, sentence = _refusal(address, reply.status, message, resource)
+    return CommandError(code, f"{address.origin}: {sentence}")
+
+
+def _refusal(address: ServiceAddress, status: int, message: str, resource: str) -> tuple[Exit, str]:
+    """Return the exit code and the sentence for a status."""
+    if status == 401:
+        return Exit.DENIED, f"{message or 'the credentials are not accepted'}; {address.renewal}"
+    if status == 403:
+        return Exit.DENIED, _forbidden(message, resource)
+    if status in (408, 429, 504):
+        return Exit.NOT_READY, f"{message or 'it is too busy'}; try again"
+    if status == 503:
+        return Exit.UNREACHABLE, _unavailable(address, message)
+    why = message or "it gave no reason"
+    return Exit.FAILED, f"it answered {status}: {why}; its log has more about it"
+
+
+def _named(field: str, message: str) -> str:
+    return f"{field}: {message}" if field else message or "the service refused the request"
+
+
+def _forbidden(message: str, resource: str) -> str:
+    why = message or f"you may not list {resource}"
+    return f"{why} (an administrator can grant `gpuledger-reader` of {RIGHTS_PAGE})"
+
+
+def _not_found(address: ServiceAddress, message: str, resource: str) -> CommandError:
+    if message and "could not find the requested resource" not in message:
+        return CommandError(Exit.NOT_FOUND, message)
+    if address.aggregated:
+        return CommandError(
+            Exit.NOT_FOUND,
+            f"{address.origin} serves no {resource} of {GROUP}/{VERSION}: check `kubectl get"
+            f" apiservice {_API_SERVICE}`, which a release with aggregation creates, or read the"
+            " service with --server",
+        )
+    return CommandError(
+        Exit.NOT_FOUND,
+        f"{address.origin} serves no /v1/{resource}: check that it is a gpuledger service, not"
+        " older than this command",
+    )
+
+
+def _unavailable(address: ServiceAddress, message: str) -> str:
+    why = message or "the service is unavailable"
+    if address.aggregated:
+        return f"{why}; check `kubectl get apiservice {_API_SERVICE}` and the pods of gpuledger"
+    return f"{why}; try again, or check its /readyz"

@@ -1,0 +1,239 @@
+"""One suite for all sources of commands: store, service by URL, cluster by kubeconfig.
+
+Each question is answered from the same log; the rows and the position of each source are those of
+the store. Pages have two rows here, so most answers have several.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.generators.read_history import DENIED, WEB, write_history
+from support.servers.aggregator import TOKEN, Aggregator
+from support.servers.service_process import ServiceProcess, running_service
+
+from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.reading import paged_reads
+from gpuledger.reading.ledger_queries import LedgerQueries, ReadScope
+from gpuledger.reading.query_source import ledger_queries
+from ledger.runtime.settings import setting_sources
+
+pytestmark = pytest.mark.integration
+
+ALL, TEAM, EAST = ReadScope(), ReadScope("team-a"), ReadScope("", "east")
+Question = Callable[[LedgerQueries, "Times"], Awaitable[Any]]
+
+
+class Times:
+    """The time of each position of the log."""
+
+    def __init__(self, events: list[Any]) -> None:
+        self._times = {str(event.position): event.time for event in events}
+
+    def __getitem__(self, position: int) -> str:
+        return str(self._times[str(position)])
+
+
+QUESTIONS: dict[str, Question] = {
+    "usage": lambda source, _: source.usage(ALL),
+    "usage of a namespace": lambda source, _: source.usage(TEAM),
+    "usage of a cluster": lambda source, _: source.usage(EAST),
+    "usage of a quota": lambda source, _: source.usage(ALL, quota="company"),
+    "usage at a position": lambda source, _: source.usage(ALL, at="8"),
+    "usage at a time": lambda source, times: source.usage(ALL, at=times[9]),
+    "shares by cluster": lambda source, _: source.shares(ALL, "cluster"),
+    "shares by namespace": lambda source, _: source.shares(ALL, "namespace", quota="company"),
+    "shares at a position": lambda source, _: source.shares(ALL, "namespace", at="9"),
+    "limits": lambda source, _: source.limits(ALL),
+    "limits of a namespace": lambda source, _: source.limits(TEAM),
+    "holders": lambda source, _: source.holders(ALL),
+    "holders of a namespace": lambda source, _: source.holders(TEAM),
+    "holders with pods": lambda source, _: source.holders(ALL, pods=True),
+    "holders of a root": lambda source, _: source.holders(ALL, root=WEB),
+    "holders at a position": lambda source, _: source.holders(ALL, at="10", pods=True),
+    "holds": lambda source, _: source.holds(ALL),
+    "holds of a cluster": lambda source, _: source.holds(EAST),
+    "holds at a time": lambda source, times: source.holds(ALL, at=times[11]),
+    "cards": lambda source, _: source.cards(),
+    "cards of a node": lambda source, _: source.cards(node="n1"),
+    "cards of a cluster": lambda source, _: source.cards(cluster="east"),
+    "cards with pods": lambda source, _: source.cards(pods=True),
+    "cards at a position": lambda source, _: source.cards(at="7", pods=True),
+    "events": lambda source, _: source.events(ALL, limit=1_000),
+    "events of a namespace": lambda source, _: source.events(TEAM, limit=1_000),
+    "events up to a limit": lambda source, _: source.events(ALL, limit=5),
+    "events between positions": lambda source, _: source.events(
+        ALL, since="3", until="9", limit=99
+    ),
+    "events between times": lambda source, times: source.events(
+        ALL, since=times[3], until=times[9], limit=99
+    ),
+    "events from a position to a time": lambda source, times: source.events(
+        ALL, since="3", until=times[9], limit=99
+    ),
+    "denials": lambda source, _: source.denials(ALL, limit=100),
+    "denials of a namespace": lambda source, _: source.denials(TEAM, limit=100),
+    "denials up to a limit": lambda source, _: source.denials(ALL, limit=1),
+    "denials from a position": lambda source, _: source.denials(ALL, since="15", limit=100),
+    "denials from a time": lambda source, times: source.denials(ALL, since=times[3], limit=100),
+    "drift": lambda source, _: source.drift(ALL, limit=1_000),
+    "drift of a cluster": lambda source, _: source.drift(EAST, limit=1_000),
+    "drift up to a limit": lambda source, _: source.drift(ALL, limit=1),
+    "drift from a position": lambda source, _: source.drift(ALL, since="15", limit=99),
+    "drift up to a position": lambda source, _: source.drift(ALL, until="14", limit=99),
+    "drift up to a time": lambda source, times: source.drift(ALL, until=times[14], limit=99),
+}
+"""Questions whose answers have rows."""
+
+EMPTY: dict[str, Question] = {
+    "events of another namespace": lambda source, _: source.events(ReadScope("none"), limit=9),
+    "denials before all": lambda source, times: source.denials(ALL, until="3", limit=9),
+    "drift before all": lambda source, times: source.drift(ALL, until=times[9], limit=9),
+    "usage before all": lambda source, _: source.usage(ALL, at="2001-01-01"),
+    "cards of no node": lambda source, _: source.cards(node="n9"),
+}
+
+REFUSED: dict[str, tuple[Question, Exit]] = {
+    "usage after the end": (lambda source, _: source.usage(ALL, at="99"), Exit.NOT_FOUND),
+    "usage at no moment": (lambda source, _: source.usage(ALL, at="monday"), Exit.USAGE),
+    "usage in the future": (lambda source, _: source.usage(ALL, at="2999-01-01"), Exit.USAGE),
+    "events after the end": (
+        lambda source, _: source.events(ALL, since="99", limit=9),
+        Exit.NOT_FOUND,
+    ),
+    "events reversed": (
+        lambda source, _: source.events(ALL, since="9", until="3", limit=9),
+        Exit.USAGE,
+    ),
+    "events reversed in time": (
+        lambda source, times: source.events(ALL, since=times[12], until="3", limit=9),
+        Exit.USAGE,
+    ),
+    "denials after the end": (
+        lambda source, _: source.denials(ALL, until="99", limit=9),
+        Exit.NOT_FOUND,
+    ),
+    "drift reversed in time": (
+        lambda source, times: source.drift(ALL, since=times[12], until="3", limit=9),
+        Exit.USAGE,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service on the history."""
+    store = tmp_path_factory.mktemp("reading") / "store"
+    asyncio.run(write_history(store))
+    with running_service(store) as service:
+        yield service
+
+
+@asynccontextmanager
+async def source_of(**options: str) -> AsyncIterator[LedgerQueries]:
+    environment = {name: value for name, value in os.environ.items() if name == "PATH"}
+    async with ledger_queries(setting_sources.load(options, environment)) as queries:
+        yield queries
+
+
+@pytest.fixture
+async def store(served: ServiceProcess) -> AsyncIterator[LedgerQueries]:
+    async with source_of(store_dir=str(served.store)) as queries:
+        yield queries
+
+
+@pytest.fixture
+async def times(store: LedgerQueries) -> Times:
+    return Times(list((await store.events(ALL, limit=1_000)).rows))
+
+
+@pytest.fixture(params=["service", "cluster"])
+async def remote(
+    served: ServiceProcess, request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[LedgerQueries]:
+    """The service by its URL, and behind the aggregation layer of a kubeconfig's cluster."""
+    if request.param == "service":
+        authority = str(served.store / "tls" / "ca.crt")
+        async with source_of(server=served.url, ca_file=authority) as queries:
+            yield queries
+        return
+    layer = Aggregator(tmp_path, served.url, served.tls())
+    async with (
+        layer.running(),
+        source_of(kubeconfig=str(kubeconfig(tmp_path, layer, {"token": TOKEN}))) as queries,
+    ):
+        yield queries
+
+
+def kubeconfig(folder: Path, layer: Aggregator, user: dict[str, Any]) -> Path:
+    cluster = {"server": layer.url, "certificate-authority": layer.authority.name}
+    content = {
+        "current-context": "c",
+        "contexts": [
+            {"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team-a"}}
+        ],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path = folder / "config"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paged_reads, "PAGE_ROWS", 2)
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+async def test_rows_and_position_are_those_of_the_store(
+    store: LedgerQueries, remote: LedgerQueries, times: Times, question: Question
+) -> None:
+    expected = await question(store, times)
+    assert expected.rows
+    assert await question(remote, times) == expected
+
+
+@pytest.mark.parametrize("question", EMPTY.values(), ids=EMPTY)
+async def test_every_source_has_an_empty_answer(
+    store: LedgerQueries, remote: LedgerQueries, times: Times, question: Question
+) -> None:
+    expected = await question(store, times)
+    assert not expected.rows
+    assert await question(remote, times) == expected
+
+
+@pytest.mark.parametrize(("question", "status"), REFUSED.values(), ids=REFUSED)
+async def test_refusals_have_the_status_of_the_store(
+    store: LedgerQueries, remote: LedgerQueries, times: Times, question: Question, status: Exit
+) -> None:
+    refusals = []
+    for source in (store, remote):
+        with pytest.raises(CommandError) as refused:
+            await question(source, times)
+        refusals.append((refused.value.status, str(refused.value)))
+    assert refusals[0][0] == refusals[1][0] == status
+    if status is Exit.NOT_FOUND:
+        assert refusals[0] == refusals[1]
+
+
+async def test_the_history_has_every_kind_of_row(store: LedgerQueries) -> None:
+    assert len((await store.denials(ALL, limit=9)).rows) == DENIED
+    assert [row.key for row in (await store.drift(ALL, limit=9)).rows] == [
+        "pods/lost",
+        "pods/stray",
+    ]
+    assert {row.resource for row in (await store.usage(ALL)).rows} > {"requests.nvidia.com/gpu"}
+
+
+async def test_a_question_without_a_limit_is_bounded(
+    remote: LedgerQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paged_reads, "ROWS_MAX", 3)
+    with pytest.raises(CommandError, match="more than 3 rows"):
+        await remote.holders(ALL)
