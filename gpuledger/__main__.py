@@ -9,18 +9,23 @@ INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C ends it without a word, whenever it comes."""
+    """Run the command line as `gpuledger`."""
+    run("gpuledger")
+
+
+def run(program: str) -> None:
+    """Run the command line under a name. Ctrl-C ends it without a word, whenever it comes."""
     try:
-        _run()
+        _run(program)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
 
-def _run() -> None:
+def _run(program: str) -> None:
     from gpuledger.command_line import build
 
     try:
-        build()()
+        build()(prog_name=program)
     except Exception as error:
         from gpuledger.cli.expected_errors import command_error_for
 

@@ -16,6 +16,9 @@ PAGE_ROWS: Final = 5_000
 ROWS_MAX: Final = 250_000
 """Most rows of a question without a limit; a row takes about 2 KB of memory."""
 
+PAGES_MAX: Final = 1_000
+"""Most answers to one question, so that a server without an end does not keep the command."""
+
 Row = TypeVar("Row")
 
 
@@ -47,7 +50,7 @@ async def read_all(
     most = question.limit or ROWS_MAX
     position = head = 0
     with bar(f"reading {question.resource}") as progress:
-        while True:
+        for _ in range(PAGES_MAX):
             params["limit"] = str(min(PAGE_ROWS, most - len(rows)))
             reply = await connection.get(question.resource, question.scope.namespace, params)
             page = rows_of(connection, reply, question, kind)
@@ -57,11 +60,17 @@ async def read_all(
                 head = _position(connection, reply, "head")
             more = reply.headers.get("gpuledger-next", "")
             progress(len(rows), 0)
-            if not more or len(rows) >= most or more == params.get(question.cursor):
+            if not more or len(rows) >= most:
                 break
             params[question.cursor] = more
             if question.fixed:
                 params[question.fixed] = str(position)
+        else:
+            raise CommandError(
+                Exit.FAILED,
+                f"{connection.address.origin} has more than {PAGES_MAX} pages: ask for less with -n"
+                " or --cluster",
+            )
     if more and not question.limit:
         raise CommandError(
             Exit.FAILED,

@@ -11,11 +11,11 @@ from gpuledger.reading.service_connection import (
     problem_of,
 )
 
-RIGHTS_PAGE: Final = "docs/how-to/from-a-laptop.md"
-"""The page about rights, in the repository."""
-
 MOMENTS: Final = frozenset({"at", "from", "to"})
 """Parameters that name a moment. The client has checked their form, so the log has no such one."""
+
+CREATED: Final = frozenset({"explain", "fit"})
+"""Resources to which a manifest is posted."""
 
 _API_SERVICE: Final = f"{VERSION}.{GROUP}"
 
@@ -38,7 +38,7 @@ def _refusal(address: ServiceAddress, status: int, message: str, resource: str) 
     if status == 401:
         return Exit.DENIED, f"{message or 'the credentials are not accepted'}; {address.renewal}"
     if status == 403:
-        return Exit.DENIED, _forbidden(message, resource)
+        return Exit.DENIED, _forbidden(address, message, resource)
     if status in (408, 429, 504):
         return Exit.NOT_READY, f"{message or 'it is too busy'}; try again"
     if status == 503:
@@ -51,9 +51,15 @@ def _named(field: str, message: str) -> str:
     return f"{field}: {message}" if field else message or "the service refused the request"
 
 
-def _forbidden(message: str, resource: str) -> str:
-    why = message or f"you may not list {resource}"
-    return f"{why} (an administrator can grant `gpuledger-reader` of {RIGHTS_PAGE})"
+def _forbidden(address: ServiceAddress, message: str, resource: str) -> str:
+    """Return the refusal, with the rule of a Role that would grant the right."""
+    group = GROUP if address.aggregated else "gpuledger.io"
+    verb = "create" if resource in CREATED else "list"
+    why = message or f"you may not {verb} {resource}"
+    return (
+        f"{why}. A Role of that namespace, or a ClusterRole for all, needs the rule apiGroups:"
+        f" [{group}], resources: [{resource}], verbs: [{verb}]"
+    )
 
 
 def _not_found(address: ServiceAddress, message: str, resource: str) -> CommandError:

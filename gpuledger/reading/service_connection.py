@@ -70,16 +70,14 @@ class ServiceConnection:
         *,
         tls: ssl.SSLContext | None,
         headers: list[tuple[str, str]],
-        seconds: float = REQUEST_SECONDS,
     ) -> None:
         """`headers` authenticate each request; without `tls` the URL is a loopback http one."""
         self.address = address
-        self._seconds = seconds
         self._proxy = address.proxy or _proxy_for(address.url)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True),
             headers=[("User-Agent", "gpuledger"), ("Accept", "application/json"), *headers],
-            timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
         )
 
     async def __aenter__(self) -> Self:
@@ -129,8 +127,8 @@ class ServiceConnection:
         except TimeoutError as error:
             raise CommandError(
                 Exit.NOT_READY,
-                f"{address.origin} did not answer within {self._seconds:g} s: try again, or ask for"
-                " less with -n or --limit",
+                f"{address.origin} did not answer within {REQUEST_SECONDS:g} s: try again, or ask"
+                " for less with -n or --limit",
             ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _unreachable(address, error) from error
@@ -139,7 +137,8 @@ class ServiceConnection:
 
 
 def _unreachable(address: ServiceAddress, error: Exception) -> CommandError:
-    reason = " ".join(str(error).split()) or type(error).__name__
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    reason = " ".join(str(cause).split()) or type(cause).__name__
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
         remedy = (
             "certificate-authority and tls-server-name of the kubeconfig"

@@ -5,7 +5,7 @@ group of the read API to `/v1`. Rights are the service's own matter.
 """
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from aiohttp import web
 from ledger.runtime.tls import server_certificate
 from ledger.runtime.tls.certificate_authority import issue, new_authority
 
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 PREFIX: Final = "/apis/query.gpuledger.io/v1/"
 TOKEN: Final = "good-token"
 
@@ -29,14 +30,14 @@ class Aggregator:
         """Forward to the service at a URL, with a context that trusts its certificate."""
         self.url, self.authority = "", folder / "authority.crt"
         self.requests: list[web.Request] = []
-        self.answer: web.Response | None = None
+        self.handle: Handler = self._forward
         self._folder, self._service, self._trusts = folder, service, trusts
 
     @asynccontextmanager
     async def running(self, clients: str = "") -> AsyncIterator["Aggregator"]:
         """Serve for the block; `clients` is the file of the CA of client certificates."""
         app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self._forward)
+        app.router.add_route("*", "/{path:.*}", self._authenticated)
         runner = web.AppRunner(app)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls(clients))
@@ -47,6 +48,14 @@ class Aggregator:
             yield self
         finally:
             await runner.cleanup()
+
+    def reply(self, status: int = 200, text: str = "", **more: Any) -> None:
+        """Give this answer to every request instead of the service's."""
+
+        async def canned(_: web.Request) -> web.Response:
+            return web.Response(status=status, text=text, **more)
+
+        self.handle = canned
 
     def _tls(self, clients: str) -> ssl.SSLContext:
         now = server_certificate.utc_now()
@@ -63,14 +72,15 @@ class Aggregator:
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
-    async def _forward(self, request: web.Request) -> web.Response:
+    async def _authenticated(self, request: web.Request) -> web.Response:
         self.requests.append(request)
-        certified = request.get_extra_info("peercert")
+        certified = request.transport is not None and request.transport.get_extra_info("peercert")
         if not certified and request.headers.get("Authorization") != f"Bearer {TOKEN}":
             status = {"kind": "Status", "status": "Failure", "message": "Unauthorized", "code": 401}
             return web.json_response(status, status=401)
-        if self.answer is not None:
-            return self.answer
+        return await self.handle(request)
+
+    async def _forward(self, request: web.Request) -> web.Response:
         if not request.path.startswith(PREFIX):
             return web.Response(status=404, text="404 page not found\n")
         path, query = request.path.removeprefix(PREFIX), dict(request.query)
