@@ -113,6 +113,9 @@ lint: setup ## style, types, import arrows, sizes, names and words
 	$(BIN)/hadolint deploy/Dockerfile
 	$(BIN)/python -m tools.manifests --check
 
+krew: setup ## the archive and the manifest of `kubectl gpuledger` for krew, in build/krew; ADDRESS=URL of the archive
+	$(BIN)/python -m tools.krew_archive --address "$(ADDRESS)"
+
 manifests: setup ## render deploy/*.yaml from the chart
 	$(BIN)/python -m tools.manifests
 
@@ -140,4 +143,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench bench-growth simulate lint manifests image image-reproducible airgap docs lock clean
+.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench bench-growth simulate lint manifests image image-reproducible airgap krew docs lock clean
