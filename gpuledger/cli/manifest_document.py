@@ -150,3 +150,23 @@ def _explained(error: yaml.YAMLError) -> str:
 
 def _line(mark: Any) -> str:
     return f"line {mark.line + 1}: " if mark is not None else ""
+
+
+class _Place(msgspec.Struct):
+    namespace: str = ""
+
+
+class _Namespaced(msgspec.Struct):
+    metadata: _Place | None = None
+    request: _Place | None = None
+
+
+def namespace_in(body: bytes) -> str:
+    """Return the namespace of a manifest or a review, empty if it has none."""
+    try:
+        manifest = msgspec.json.decode(body, type=_Namespaced)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    return next(
+        (part.namespace for part in (manifest.request, manifest.metadata) if part is not None), ""
+    )

@@ -31,26 +31,6 @@ def as_json(content: bytes, name: str) -> bytes:
         raise CommandError(Exit.USAGE, str(error)) from error
 
 
-class _Place(msgspec.Struct):
-    namespace: str = ""
-
-
-class _Namespaced(msgspec.Struct):
-    metadata: _Place | None = None
-    request: _Place | None = None
-
-
-def namespace_in(body: bytes) -> str:
-    """Return the namespace of a manifest or a review, empty if it has none."""
-    try:
-        manifest = msgspec.json.decode(body, type=_Namespaced)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return ""
-    return next(
-        (part.namespace for part in (manifest.request, manifest.metadata) if part is not None), ""
-    )
-
-
 def _content(file: str, bytes_max: int) -> bytes:
     try:
         if file == STANDARD_INPUT:

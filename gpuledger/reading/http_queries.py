@@ -12,7 +12,7 @@ from ledger.runtime.settings.settings import Settings
 from projections.queries.moments import Moment
 
 if TYPE_CHECKING:
-    from gpuledger.queries.fit_of_manifest import FitReport
+    from gpuledger.manifest_fit.fit_report import FitReport
     from projections.queries.card_usage import CardUsage
     from projections.queries.denial_history import PastDenial
     from projections.queries.drift_report import Correction
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from projections.queries.selecting_quotas import QuotaLimit
     from projections.queries.universe_shares import UsageShare
     from webhook.admission.explanation import Explanation
+    from webhook.gates.waiting_report import WaitingRow
 
 RANGES: Final = 2
 """The version of the API that has ranges for denials and drift, limits, and drift by user."""
+
+FIT_NODES: Final = 500
+"""Nodes that a report of a fit names, the most that a service allows."""
 
 Row = TypeVar("Row")
 Connect = Callable[[], Awaitable[ServiceConnection]]
@@ -137,13 +141,22 @@ class HttpQueries(LedgerQueries):
 
     async def fit(self, file: str, namespace: str | None, at: str) -> "FitReport":
         """Return the nodes on which pods fit, by the settings of the service."""
-        from gpuledger.queries.fit_of_manifest import FitReport
+        from gpuledger.manifest_fit.fit_report import FitReport
 
         if at:
             raise CommandError(
                 Exit.USAGE, f"--at {at}: earlier cards are read from a store; add --store-dir"
             )
-        return await self._about(file, "fit", namespace, {}, FitReport)
+        params = {"limit": str(FIT_NODES)}
+        return await self._about(file, "fit", namespace, params, FitReport)
+
+    async def waiting(self, scope: ReadScope) -> "QueryAnswer[WaitingRow]":
+        """Return the pods that wait."""
+        from webhook.gates.waiting_report import WaitingRow
+
+        question = PagedQuestion("waiting", scope, {}, of_log=False)
+        answer, _ = await read_all(await self._connection(), question, WaitingRow)
+        return answer
 
     async def _as_of(
         self,
@@ -171,10 +184,10 @@ class HttpQueries(LedgerQueries):
         kind: type[Row],
     ) -> Row:
         """Post the manifest of a file and return the decoded answer. Raises CommandError."""
-        from gpuledger.cli import manifest_input
+        from gpuledger.cli import manifest_document, manifest_input
 
         body = manifest_input.read(file, self._settings.review_bytes_max)
-        where = namespace or manifest_input.namespace_in(body) or self.default_namespace
+        where = namespace or manifest_document.namespace_in(body) or self.default_namespace
         connection = await self._connection()
         reply = await connection.post(resource, where, params, body)
         if reply.status == 200:
@@ -182,7 +195,7 @@ class HttpQueries(LedgerQueries):
         message, field = problem_of(reply)
         if reply.status == 400 and field == "namespace":
             raise CommandError(Exit.USAGE, f"--namespace: {message}")
-        if reply.status == 400 and field not in reply_errors.MOMENTS:
+        if reply.status in (400, 413) and field not in reply_errors.MOMENTS:
             raise CommandError(Exit.USAGE, f"{manifest_input.name_of(file)}: {field}: {message}")
         raise reply_errors.error_of(connection.address, reply, resource)
 

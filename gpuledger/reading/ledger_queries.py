@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 if TYPE_CHECKING:
-    from gpuledger.queries.fit_of_manifest import FitReport
+    from gpuledger.manifest_fit.fit_report import FitReport
     from projections.queries.card_usage import CardUsage
     from projections.queries.denial_history import PastDenial
     from projections.queries.drift_report import Correction
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from projections.queries.universe_shares import UsageShare
     from projections.queries.unrecognized_users import UnrecognizedUser
     from webhook.admission.explanation import Explanation
+    from webhook.gates.waiting_report import WaitingRow
 
 Row_co = TypeVar("Row_co", covariant=True)
 
@@ -125,4 +126,8 @@ class LedgerQueries(Protocol):
 
     async def fit(self, file: str, namespace: str | None, at: str) -> "FitReport":
         """Return the nodes on which the pods of the manifest in a file fit."""
+        ...
+
+    async def waiting(self, scope: ReadScope) -> "QueryAnswer[WaitingRow]":
+        """Return the pods that wait behind the scheduling gate, at no position of the log."""
         ...

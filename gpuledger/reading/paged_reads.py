@@ -26,7 +26,8 @@ class PagedQuestion(msgspec.Struct, frozen=True):
     """A question to a list of the service.
 
     `level` is the least version of the API that has all its parameters. The next page continues at
-    the parameter `cursor`; the parameter `fixed` keeps it at the position of the first page.
+    the parameter `cursor`; the parameter `fixed` keeps it at the position of the first page. An
+    answer that is not `of_log` has no position.
     """
 
     resource: str
@@ -36,6 +37,7 @@ class PagedQuestion(msgspec.Struct, frozen=True):
     fixed: str = ""
     level: int = 1
     limit: int = 0
+    of_log: bool = True
 
 
 async def read_all(
@@ -55,7 +57,7 @@ async def read_all(
             reply = await connection.get(question.resource, question.scope.namespace, params)
             page = rows_of(connection, reply, question, kind)
             rows += page
-            if not position:
+            if question.of_log and not position:
                 position = _position(connection, reply, "position")
                 head = _position(connection, reply, "head")
             more = reply.headers.get("gpuledger-next", "")

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.reading.ledger_queries import DriftAnswer, LedgerQueries, QueryAnswer, ReadScope
 from gpuledger.storage.projection_views import caught_up, paged
 from gpuledger.storage.time_ranges import ordered, stretch, times
@@ -23,8 +24,9 @@ from projections.queries.query_scope import QueryScope
 from projections.store.readers import ProjectionView
 
 if TYPE_CHECKING:
-    from gpuledger.queries.fit_of_manifest import FitReport
+    from gpuledger.manifest_fit.fit_report import FitReport
     from webhook.admission.explanation import Explanation
+    from webhook.gates.waiting_report import WaitingRow
 
 Row = TypeVar("Row")
 AskPage = Callable[[ProjectionView, int, int, str], Awaitable[tuple[list[Row], str]]]
@@ -149,6 +151,14 @@ class StoreQueries(LedgerQueries):
         from gpuledger.queries import fit_of_manifest
 
         return await fit_of_manifest.fit(self._settings, file, namespace, at)
+
+    async def waiting(self, scope: ReadScope) -> "QueryAnswer[WaitingRow]":
+        """Raise CommandError: the log has no waiting pods."""
+        raise CommandError(
+            Exit.USAGE,
+            "the log does not record waiting pods: ask a service of the cluster, with --server or"
+            " --context",
+        )
 
     async def _all(self, at: str, ask: AskPage[Row]) -> QueryAnswer[Row]:
         async with caught_up(self._settings, at) as (view, position):

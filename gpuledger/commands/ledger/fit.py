@@ -133,16 +133,27 @@ def _show(report: "FitReport", *, cards: bool) -> None:
     for pod in report.pods:
         if len(report.pods) > 1:
             typer.echo(f"{pod.pod}:", err=True)
-        _show_pod(pod, cards=cards)
+        _show_pod(pod, cards=cards, restricted=report.restricted)
+    if report.restricted:
+        typer.echo("Nodes and cards are not shown, for want of the right to list cards.", err=True)
     typer.echo(f"Quotas: {report.answer}", err=True)
 
 
-def _show_pod(pod: "PodFit", *, cards: bool) -> None:
+def _show_pod(pod: "PodFit", *, cards: bool, restricted: bool) -> None:
+    if restricted:
+        typer.echo(f"It fits on {pod.fitting} of {pod.total} nodes with cards.", err=True)
+        for entry in pod.reasons:
+            typer.echo(f"{entry.nodes} nodes: {entry.reason}", err=True)
+    else:
+        _show_nodes(pod, cards=cards)
+    for number_, change in enumerate(pod.changes):
+        typer.echo(f"{'or ' if number_ else 'Changes that would help: '}{change.text}", err=True)
+
+
+def _show_nodes(pod: "PodFit", *, cards: bool) -> None:
     nothing = "It requests no cards." if pod.fits else "No node has announced cards."
     if cards:
         rows = [(node.node, card) for node in pod.nodes for card in node.cards]
         show_rows(rows, _CARDS, Format.TABLE, nothing)
     else:
         show_rows(pod.nodes, _NODES, Format.TABLE, nothing)
-    for number_, change in enumerate(pod.changes):
-        typer.echo(f"{'or ' if number_ else 'Changes that would help: '}{change.text}", err=True)

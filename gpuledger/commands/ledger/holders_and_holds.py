@@ -1,4 +1,4 @@
-"""`gpuledger holders` and `gpuledger holds`: who is charged, and which attempts are not settled."""
+"""`gpuledger holders`, `holds` and `waiting`: charges, unsettled attempts, waiting pods."""
 
 from typing import Annotated
 
@@ -21,6 +21,12 @@ def register(app: typer.Typer) -> None:
         takes=READING,
     )(holders)
     command(app, "gpuledger holds", "gpuledger holds -n team-a -o json", takes=READING)(holds)
+    command(
+        app,
+        "gpuledger waiting -n team-a",
+        "gpuledger waiting --context prod -o json",
+        takes=READING,
+    )(waiting)
 
 
 async def holders(
@@ -72,6 +78,25 @@ async def holds(
     show_rows(answer.rows, _HOLDS, output, "No open holds found.")
 
 
+async def waiting(
+    loaded: LoadedSettings,
+    namespace: Namespace = "",
+    cluster: Cluster = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Show the pods that wait for room, by place in the queue.
+
+    PLACE counts from 1 in the queue of the namespace; 0 is a pod that is set aside, because it
+    could not fit on empty quotas. The log does not record waiting pods, so a service of the cluster
+    answers, and a store cannot.
+    """
+    from gpuledger.reading.query_source import ledger_queries
+
+    async with ledger_queries(loaded) as queries:
+        answer = await queries.waiting(queries.scope(namespace, cluster))
+    show_rows(answer.rows, _WAITING, output, "No pods wait.")
+
+
 _HOLDERS = (
     *PLACE,
     text("KEY", "key"),
@@ -91,4 +116,12 @@ _HOLDS = (
     text("ROOT", "root"),
     text("SINCE", "since"),
     text("ACTOR", "actor"),
+)
+_WAITING = (
+    *PLACE,
+    number("PLACE", "place"),
+    text("KEY", "key"),
+    amounts("AMOUNTS", "amounts"),
+    text("SINCE", "since"),
+    text("OBSTACLE", "obstacle"),
 )

@@ -7,6 +7,7 @@ the store. Pages have two rows here, so most answers have several.
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -237,3 +238,74 @@ async def test_a_question_without_a_limit_is_bounded(
     monkeypatch.setattr(paged_reads, "ROWS_MAX", 3)
     with pytest.raises(CommandError, match="more than 3 rows"):
         await remote.holders(ALL)
+
+
+def manifest(folder: Path, memory: int, **metadata: Any) -> str:
+    """Write a pod that asks for a card with so many MiB, and return its file."""
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": str(memory)}
+    spec = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"} | metadata,
+        "spec": spec,
+    }
+    path = folder / "pod.json"
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def decided(text: str) -> str:
+    """Return a sentence without the id of its decision, which differs each time."""
+    return re.sub(r"decision [0-9a-f-]+", "decision", text)
+
+
+@pytest.mark.parametrize("memory", [1_000, 90_000])
+async def test_every_source_makes_the_same_decision(
+    store: LedgerQueries, remote: LedgerQueries, tmp_path: Path, memory: int
+) -> None:
+    file = manifest(tmp_path, memory)
+    expected, actual = [await source.explain(file, "team-a", "alice") for source in (store, remote)]
+    assert decided(actual.answer) == decided(expected.answer)
+    assert (actual.allowed, actual.demand) == (expected.allowed, expected.demand)
+    assert actual.allowed is (memory == 1_000)
+    fits = [await source.fit(file, "team-a", "") for source in (store, remote)]
+    assert fits[0].pods == fits[1].pods
+    assert fits[0].fits is fits[1].fits is (memory == 1_000)
+
+
+async def test_a_wrong_manifest_is_named_by_every_source(
+    store: LedgerQueries, remote: LedgerQueries, tmp_path: Path
+) -> None:
+    file = manifest(tmp_path, 1_000, name=1)
+    for source in (store, remote):
+        for ask in (source.explain, source.fit):
+            with pytest.raises(CommandError, match=r"pod\.json: .*metadata") as refused:
+                await ask(file, "team-a", "")
+            assert refused.value.status is Exit.USAGE
+
+
+async def test_another_namespace_than_that_of_the_manifest_is_refused(
+    store: LedgerQueries, remote: LedgerQueries, tmp_path: Path
+) -> None:
+    file = manifest(tmp_path, 1_000, namespace="team-b")
+    for source in (store, remote):
+        with pytest.raises(CommandError, match=r"--namespace: .*'team-b'") as refused:
+            await source.explain(file, "team-a", "")
+        assert refused.value.status is Exit.USAGE
+
+
+async def test_pods_that_wait_are_known_to_a_cluster_only(
+    store: LedgerQueries, remote: LedgerQueries
+) -> None:
+    with pytest.raises(CommandError, match="the log does not record waiting pods") as refused:
+        await store.waiting(ALL)
+    assert refused.value.status is Exit.USAGE
+    with pytest.raises(CommandError, match="this service has no cluster") as refused:
+        await remote.waiting(ALL)
+    assert refused.value.status is Exit.NOT_FOUND
+
+
+async def test_earlier_cards_are_for_a_store(remote: LedgerQueries, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="--at 3: earlier cards are read from a store"):
+        await remote.fit(manifest(tmp_path, 1), "team-a", "3")

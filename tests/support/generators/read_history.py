@@ -15,7 +15,7 @@ GOLD = Reach(namespaces=(Requirement("tier", "In", ("gold",)),))
 PARTS = (Part("main", Phase.APP, (Share("GPU-a", 8_000, 30),)),)
 
 STEPS: list[commands.AnyCommand] = [
-    commands.SetLimits(accounts.universe("company"), (), {f"requests.{GPU}": 6}, reach=GOLD),
+    commands.SetLimits(accounts.universe("company"), (), {f"requests.{GPU}": 8}, reach=GOLD),
     commands.Describe("local/team-a", "!name=team-a,tier=gold"),
     commands.Describe("east/team-b", "!name=team-b,tier=gold"),
     commands.SetLimits(
