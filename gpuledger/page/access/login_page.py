@@ -62,8 +62,7 @@ class LoginPage:
     async def _signed_in(self, request: Request) -> Response:
         """Begin a session, or return the form with the reason."""
         form = await read_form(request)
-        bound = _bound(request)
-        if not bound or not self._tokens.is_valid(form.get("form_token", ""), _user(bound)):
+        if not self._tokens.is_valid(form.get("form_token", ""), _user(_bound(request))):
             raise PageError(
                 403,
                 "The form has expired, or the browser kept no cookie.",

@@ -3,13 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 from support.builders.decide_and_fold import record
 from support.harness.projection_harness import SECOND, START, log_of, project
-from support.pages.page_harness import Tenant, pages
+from support.pages.page_harness import TOKENS, Tenant, pages
 
+from gpuledger.page import page_app
+from gpuledger.page.page_definition import PageDefinition
+from gpuledger.page.page_errors import PageError
+from gpuledger.page.page_request import PageRequest
 from ledger.core.model import commands
 from ledger.core.model.state import State
 
@@ -122,6 +127,71 @@ async def test_a_tenant_reads_only_namespaces_with_a_right(projection: Path) -> 
         whole = (await client.get("/page/")).text
         assert "You may not read all namespaces." in whole
         assert "limits.nvidia.com" not in whole
+
+
+def serve_view(monkeypatch: pytest.MonkeyPatch, view: Any) -> None:
+    """Serve a view with a form at `/page/tried`."""
+    page = PageDefinition(path="/tried", title="T", template="error.html", view=view, form=True)
+    monkeypatch.setattr(page_app, "PAGES", (page,))
+
+
+async def test_a_form_needs_the_token_of_its_user(
+    projection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def view(request: PageRequest) -> Any:
+        raise PageError(404, f"reached with {request.form}")
+
+    serve_view(monkeypatch, view)
+    async with pages(projection) as client:
+        for token, status in (
+            ("", 403),
+            (TOKENS.token("other"), 403),
+            (TOKENS.token("local"), 404),
+        ):
+            form = {"form_token": token, "manifest": "a: b"}
+            answer = await client.post("/page/tried", data=form)
+            assert answer.status_code == status
+        assert "{&#39;manifest&#39;: &#39;a: b&#39;}" in answer.text
+
+
+async def test_a_failure_of_a_view_is_a_page_without_its_text(
+    projection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def view(_: PageRequest) -> Any:
+        raise ValueError("secret")
+
+    serve_view(monkeypatch, view)
+    async with pages(projection) as client:
+        answer = await client.get("/page/tried")
+    assert (answer.status_code, "secret" in answer.text) == (500, False)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+async def test_a_view_that_takes_too_long_is_ended(
+    projection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def view(_: PageRequest) -> Any:
+        await asyncio.sleep(30)
+
+    serve_view(monkeypatch, view)
+    monkeypatch.setattr(page_app, "ANSWER_SECONDS", 0.05)
+    async with pages(projection) as client, asyncio.timeout(10):
+        assert (await client.get("/page/tried")).status_code == 504
+
+
+async def test_pages_without_a_projection_are_not_available(tmp_path: Path) -> None:
+    async with pages(tmp_path / "none.sqlite") as client:
+        answer = await client.get("/page/")
+    assert (answer.status_code, "projection rebuild" in answer.text) == (503, True)
+    assert answer.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+async def test_another_method_is_refused_with_the_right_one(
+    client: httpx2.AsyncClient, method: str
+) -> None:
+    answer = await client.request(method, "/page/")
+    assert (answer.status_code, "Use GET." in answer.text) == (405, True)
 
 
 async def test_the_root_leads_to_the_pages(client: httpx2.AsyncClient) -> None:
