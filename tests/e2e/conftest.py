@@ -77,6 +77,7 @@ async def ledger(
         workload_kinds=str(DECLARED),
         gpu_types="v100=32768,t4",
         region=REGION,
+        page="login",
     )
     try:
         async with _connected(control_plane) as admin:
