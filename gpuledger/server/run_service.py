@@ -17,6 +17,7 @@ import msgspec
 import structlog
 import uvloop
 
+from gpuledger.page.page_paths import HOME
 from gpuledger.server.cluster_tasks import ClusterTasks
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.service_app import ServiceApp
@@ -283,6 +284,7 @@ def _show(settings: Settings, url: str) -> None:
         f"  store     {store}",
         f"  ready?    curl{authority} {url}/readyz?verbose",
         f"  metrics   curl{authority} {url}/metrics",
+        *([] if settings.page == "off" else [f"  page      {url}{HOME}"]),
         f"  a quota   gpuledger quota set --store-dir {store} -n team main"
         " limits.nvidia.com/gpumem=16000",
         f"  usage     gpuledger usage --store-dir {store}",

@@ -27,6 +27,9 @@ QUOTAS_MAX: Final = 5_000
 
 _PROBLEM: Final = "The service reports a problem with its log. Ask its operator."
 
+QUOTAS_AT_ONCE: Final = 250
+"""Quotas that are read in one step; the service answers reviews between two steps."""
+
 DAY: Final = 24 * 3_600 * 1_000_000
 
 
@@ -84,12 +87,12 @@ async def overview(request: PageRequest) -> Overview:
     health = await _health(request, in_full=may_use and not scope.namespace)
     if scope.namespace and not may_use:
         await request.require("usage", scope.namespace)
-    lines, more = await _lines(request, scope) if may_use else ([], "")
+    lines, is_complete = await _lines(request, scope) if may_use else ([], True)
     shown = [line for line in lines if _is_in(line, scope)]
     return Overview(
         namespace=scope.namespace,
         suggested=_own_namespace(request.viewer.name),
-        quotas=_table(shown, number, is_complete=not more) if may_use else None,
+        quotas=_table(shown, number, is_complete=is_complete) if may_use else None,
         clusters=await cluster_rows(request, lines) if may_use and not scope.namespace else [],
         cards=await _cards(request, scope),
         waiting=await _waiting(request, scope),
@@ -107,10 +110,22 @@ async def _health(request: PageRequest, *, in_full: bool) -> LogHealth:
     return msgspec.structs.replace(health, problems=(_PROBLEM,))
 
 
-async def _lines(request: PageRequest, scope: QueryScope) -> tuple[list[Usage], str]:
-    """Return the lines of a namespace, or those of all clusters, whose sums are compared."""
+async def _lines(request: PageRequest, scope: QueryScope) -> tuple[list[Usage], bool]:
+    """Return the lines of a namespace, or those of all clusters, whose sums are compared.
+
+    With them, whether these are all.
+    """
     wanted = scope if scope.namespace else EVERYTHING
-    return await usage(request.view, request.position, wanted, limit=QUOTAS_MAX)
+    lines: list[Usage] = []
+    after = ""
+    for _ in range(QUOTAS_MAX // QUOTAS_AT_ONCE):
+        more, after = await usage(
+            request.view, request.position, wanted, limit=QUOTAS_AT_ONCE, after=after
+        )
+        lines += more
+        if not after:
+            break
+    return lines, not after
 
 
 def _is_in(line: Usage, scope: QueryScope) -> bool:

@@ -12,6 +12,9 @@ COUNTED_MAX: Final = 5_000
 """Most denials that are counted, the newest first."""
 
 
+_ROWS_AT_ONCE: Final = 500
+
+
 class DenialCounts(msgspec.Struct, frozen=True):
     """The number of denials by reason, the most frequent first.
 
@@ -44,7 +47,9 @@ async def denial_counts(
     }
     statement = _OF_NAMESPACE if scope.namespace else _OF_ALL
     async with view.connection.execute(statement, values) as rows:
-        reasons = [_logged.decode(body).denial.reason for (body,) in await rows.fetchall()]
+        reasons: list[str] = []
+        while fetched := list(await rows.fetchmany(_ROWS_AT_ONCE)):
+            reasons += [_logged.decode(body).denial.reason for (body,) in fetched]
     counted = Counter(reasons[:COUNTED_MAX])
     ordered = sorted(counted.items(), key=lambda entry: (-entry[1], entry[0]))
     return DenialCounts(ordered, counted.total(), len(reasons) <= COUNTED_MAX)
