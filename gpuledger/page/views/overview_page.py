@@ -13,6 +13,7 @@ from gpuledger.page.page_request import PageRequest
 from gpuledger.page.page_source import LogHealth
 from gpuledger.page.quota_bars import QuotaBar, quota_bar
 from gpuledger.page.views.cluster_bars import ClusterRow, cluster_rows
+from ledger.core.model import accounts
 from ledger.kube.client.access_review import SERVICE_ACCOUNTS
 from projections.queries.query_scope import EVERYTHING, QueryScope
 from projections.queries.quota_usage import Usage, usage
@@ -34,9 +35,12 @@ DAY: Final = 24 * 3_600 * 1_000_000
 
 
 class QuotaRow(msgspec.Struct, frozen=True):
-    """A line of a quota with its bar. Lines without a namespace are of universe quotas."""
+    """A line of a quota with its account and bar. Lines without a namespace are of universe
+    quotas.
+    """
 
     line: Usage
+    account: str
     bar: QuotaBar
 
 
@@ -135,7 +139,10 @@ def _is_in(line: Usage, scope: QueryScope) -> bool:
 def _table(lines: list[Usage], number: int, *, is_complete: bool) -> QuotaTable:
     ordered = sorted(lines, key=_pressure, reverse=True)
     first = (number - 1) * ROWS_MAX
-    rows = [QuotaRow(line, quota_bar(line)) for line in ordered[first : first + ROWS_MAX]]
+    rows = [
+        QuotaRow(line, account_of(line), quota_bar(line))
+        for line in ordered[first : first + ROWS_MAX]
+    ]
     return QuotaTable(
         rows=rows,
         lines=len(ordered),
@@ -145,6 +152,13 @@ def _table(lines: list[Usage], number: int, *, is_complete: bool) -> QuotaTable:
         is_complete=is_complete,
         has_clusters=len({line.cluster for line in lines if line.cluster}) > 1,
     )
+
+
+def account_of(line: Usage) -> str:
+    """Return the account of a line."""
+    if line.namespace:
+        return accounts.quota(line.cluster, line.namespace, line.quota)
+    return accounts.universe(line.quota)
 
 
 def _pressure(line: Usage) -> tuple[float, int]:
