@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -23,6 +24,8 @@ from ledger.core.model import commands
 from ledger.core.model.state import State
 from ledger.kube.client.access_review import Subject
 from ledger.runtime.http.token_reviews import TokenGuard
+from ledger.runtime.tls import certificate_reload
+from ledger.runtime.tls.certificate_reload import Tls
 from projections.store.readers import Readers
 
 PROXY = ProxySettings(frozenset({"CN=ingress"}), "X-Forwarded-User", "X-Forwarded-Groups")
@@ -317,3 +320,13 @@ def test_a_sealed_token_is_not_readable_and_bounded() -> None:
 )
 def test_a_login_leads_to_pages_only(wanted: str) -> None:
     assert safe_path(wanted) == "/page/"
+
+
+def test_replicas_with_one_certificate_open_the_sessions_of_each_other(tmp_path: Path) -> None:
+    names = ("127.0.0.1",)
+    same = [Tls(certificate_reload.own(tmp_path / "a", names)) for _ in range(2)]
+    other = Tls(certificate_reload.own(tmp_path / "b", names))
+    cookies = [SessionCookies(partial(tls.secret, "pages"), seconds=600) for tls in (*same, other)]
+    sealed = cookies[0].seal("alice-token")
+    assert [cookie.open(sealed) for cookie in cookies] == ["alice-token", "alice-token", ""]
+    assert same[0].secret("pages") != same[0].secret("another purpose")
