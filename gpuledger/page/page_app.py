@@ -36,6 +36,9 @@ from projections.store.store_writer import StoreError
 ANSWER_SECONDS: Final = 15.0
 """Deadline of one answer."""
 
+FORMS_MAX: Final = 8
+"""Most forms in memory at once, each of 1 MiB at most; others wait for their turn."""
+
 _log: Final = structlog.get_logger("gpuledger.page")
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -59,6 +62,7 @@ class PageApp:
         """`identify` returns the viewers; `login` serves the login page."""
         self._readers, self._source, self._identify = readers, source, identify
         self._tokens, self._login = tokens, login
+        self._forms = asyncio.Semaphore(FORMS_MAX)
         compile_all()
 
     def routes(self) -> list[BaseRoute]:
@@ -83,15 +87,27 @@ class PageApp:
     def _endpoint(self, page: PageDefinition) -> Endpoint:
         async def answer(request: Request) -> Response:
             viewer = await self._identify(request)
-            form = await self._form(request, viewer) if request.method == "POST" else None
-            async with self._readers.view() as view:
-                made = await self._page_request(request, view, viewer, form)
-                content = await page.view(made)
-                context = _context(page, made) | {"page": content, "request": made}
-                body = await render(page.template, context)
-            return _answer(request, body, made, refreshes=bool(context["refreshes"]))
+            if request.method != "POST":
+                return await self._shown(request, page, viewer, None)
+            async with self._forms:
+                form = await self._form(request, viewer)
+                return await self._shown(request, page, viewer, form)
 
         return answer
+
+    async def _shown(
+        self,
+        request: Request,
+        page: PageDefinition,
+        viewer: Viewer,
+        form: dict[str, str] | None,
+    ) -> Response:
+        async with self._readers.view() as view:
+            made = await self._page_request(request, view, viewer, form)
+            content = await page.view(made)
+            context = _context(page, made) | {"page": content, "request": made}
+            body = await render(page.template, context)
+        return _answer(request, body, made, refreshes=bool(context["refreshes"]))
 
     async def _sign_out(self, request: Request) -> Response:
         assert self._login is not None

@@ -32,6 +32,9 @@ FORM_SECONDS: Final = 900.0
 
 NEXT_CHARACTERS_MAX: Final = 2_000
 
+BYTES_MAX: Final = 32_768
+"""Largest body: a token, and a path with escapes. Any client can send one on each connection."""
+
 _BOUND_BYTES: Final = 24
 _BOUND: Final = re.compile(r"[-_A-Za-z0-9]{32}")
 
@@ -61,7 +64,7 @@ class LoginPage:
 
     async def _signed_in(self, request: Request) -> Response:
         """Begin a session, or return the form with the reason."""
-        form = await read_form(request)
+        form = await read_form(request, BYTES_MAX)
         if not self._tokens.is_valid(form.get("form_token", ""), _user(_bound(request))):
             raise PageError(
                 403,
@@ -83,7 +86,7 @@ class LoginPage:
 
     async def sign_out(self, request: Request, viewer: Viewer) -> Response:
         """End a session. Raises PageError 400, 403, 413."""
-        form = await read_form(request)
+        form = await read_form(request, BYTES_MAX)
         if not self._tokens.is_valid(form.get("form_token", ""), viewer.key):
             raise PageError(403, "The form has expired.", remedy="Go back and load the page again.")
         answer = RedirectResponse(LOGIN, status_code=303)

@@ -20,14 +20,14 @@ SECONDS: Final = 5.0
 _TYPE: Final = "application/x-www-form-urlencoded"
 
 
-async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form. Raises PageError 400, 403, 413."""
+async def read_form(request: Request, bytes_max: int = BYTES_MAX) -> Mapping[str, str]:
+    """Return the fields of a form of at most `bytes_max`. Raises PageError 400, 403, 413."""
     _require_same_site(request.headers)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise PageError(400, "The body is not a form.", remedy=f"Send the content type {_TYPE}.")
     try:
         async with asyncio.timeout(SECONDS):
-            body = await _body(request)
+            body = await _body(request, bytes_max)
     except TimeoutError:
         raise PageError(400, f"The form did not arrive within {SECONDS:g} s.") from None
     except ClientDisconnect:
@@ -38,14 +38,14 @@ async def read_form(request: Request) -> Mapping[str, str]:
         raise PageError(400, f"The form is invalid: {error}.") from None
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, bytes_max: int) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > BYTES_MAX:
+        if len(body) > bytes_max:
             raise PageError(
                 413,
-                f"The form has more than {BYTES_MAX:,} bytes.",
+                f"The form has more than {bytes_max:,} bytes.",
                 remedy="Give one object at a time, or use the command.",
             )
     return bytes(body)

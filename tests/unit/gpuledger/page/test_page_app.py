@@ -154,6 +154,31 @@ async def test_a_form_needs_the_token_of_its_user(
         assert "{&#39;manifest&#39;: &#39;a: b&#39;}" in answer.text
 
 
+async def test_forms_have_a_largest_size_and_number(
+    projection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once: list[int] = []
+    inside = 0
+
+    async def view(_: PageRequest) -> Any:
+        nonlocal inside
+        inside += 1
+        at_once.append(inside)
+        await asyncio.sleep(0.01)
+        inside -= 1
+        raise PageError(404, "seen")
+
+    serve_view(monkeypatch, view)
+    monkeypatch.setattr(page_app, "FORMS_MAX", 2)
+    form = {"form_token": TOKENS.token("local")}
+    async with pages(projection) as client:
+        sent = [client.post("/page/tried", data=form) for _ in range(6)]
+        assert {answer.status_code for answer in await asyncio.gather(*sent)} == {404}
+        large = form | {"manifest": "a" * (1 << 20)}
+        assert (await client.post("/page/tried", data=large)).status_code == 413
+    assert max(at_once) == 2
+
+
 async def test_a_failure_of_a_view_is_a_page_without_its_text(
     projection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
