@@ -20,7 +20,7 @@ from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_errors import TITLES, PageError
 from gpuledger.page.page_list import PAGES
 from gpuledger.page.page_paths import HOME, LOGIN, LOGOUT, PREFIX
-from gpuledger.page.page_request import PageRequest
+from gpuledger.page.page_request import OFF, PageRequest
 from gpuledger.page.page_source import PageSource
 from gpuledger.page.page_templates import FRAME, compile_all, render, render_frame
 from gpuledger.page.serving import answer_headers
@@ -35,6 +35,9 @@ from projections.store.store_writer import StoreError
 
 ANSWER_SECONDS: Final = 15.0
 """Deadline of one answer."""
+
+PASSING: Final = (429, 503, 504)
+"""Refusals that pass: their page is loaded again, so that a screen on a wall recovers."""
 
 FORMS_MAX: Final = 8
 """Most forms in memory at once, each of 1 MiB at most; others wait for their turn."""
@@ -140,7 +143,11 @@ class PageApp:
         is_asked = request.method == "GET" and "authorization" not in request.headers
         if refusal.status == 401 and self._login is not None and is_asked:
             return self._login.redirect(request)
-        return await _refusal(refusal)
+        answer = await _refusal(refusal)
+        is_paused = request.query_params.get("refresh") == OFF
+        if refusal.status in PASSING and request.method == "GET" and not is_paused:
+            answer.headers["Refresh"] = str(answer_headers.REFRESH_SECONDS)
+        return answer
 
     async def _form(self, request: Request, viewer: Viewer) -> dict[str, str]:
         form = dict(await read_form(request))

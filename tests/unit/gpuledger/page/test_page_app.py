@@ -207,8 +207,10 @@ async def test_a_view_that_takes_too_long_is_ended(
 async def test_pages_without_a_projection_are_not_available(tmp_path: Path) -> None:
     async with pages(tmp_path / "none.sqlite") as client:
         answer = await client.get("/page/")
+        paused = await client.get("/page/?refresh=off")
     assert (answer.status_code, "projection rebuild" in answer.text) == (503, True)
-    assert answer.headers["retry-after"] == "1"
+    assert (answer.headers["retry-after"], answer.headers["refresh"]) == ("1", "30")
+    assert "refresh" not in paused.headers
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
