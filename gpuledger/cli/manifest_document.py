@@ -3,12 +3,21 @@
 Aliases are refused, because some hundred bytes with them can become gigabytes.
 """
 
+import asyncio
 import re
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 import yaml
+
+PAUSE_STEPS: Final = 64
+PAUSE_SECONDS: Final = 0.0005
+"""While YAML is read, other threads get the processor after so many steps, for so long."""
+
+LINE_SECONDS: Final = 2.0
+"""Deadline of finding the line of a field."""
 
 _STEPS: Final = re.compile(r"(?P<name>[^.\[\]]+)|\[(?P<index>[^\]]*)\]")
 _ONE: Final = "give one object, as JSON or YAML"
@@ -43,6 +52,33 @@ def is_json(content: bytes) -> bool:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
     return True
+
+
+def pausing_until(until: float) -> Callable[[], None]:
+    """Return a `pause` that gives the processor to other threads at some calls.
+
+    It raises TimeoutError after `until`, a monotonic time.
+    """
+    steps = 0
+
+    def pause() -> None:
+        nonlocal steps
+        steps += 1
+        if steps % PAUSE_STEPS == 0:
+            time.sleep(PAUSE_SECONDS)
+            if time.monotonic() > until:
+                raise TimeoutError
+
+    return pause
+
+
+async def line_in_thread(content: bytes, field: str) -> int:
+    """Return `line_of`, found in a thread; 0 if that takes longer than `LINE_SECONDS`."""
+    pause = pausing_until(time.monotonic() + LINE_SECONDS)
+    try:
+        return await asyncio.to_thread(line_of, content, field, pause)
+    except TimeoutError:
+        return 0
 
 
 def line_of(content: bytes, field: str, pause: Callable[[], None] = lambda: None) -> int:

@@ -28,3 +28,11 @@ class PageError(Exception):
     def headers(self) -> dict[str, str]:
         """The headers that belong to the status."""
         return {"Retry-After": "1"} if self.status in (429, 503) else {}
+
+
+class ManifestError(PageError):
+    """A field of a manifest is invalid; `field` is its path."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(400, f"{field}: {message}" if field else message)
+        self.field = field

@@ -3,6 +3,7 @@
 from typing import Final
 
 from gpuledger.page.page_definition import PageDefinition
+from gpuledger.page.views.fit_page import FIT
 from gpuledger.page.views.overview_page import OVERVIEW
 
-PAGES: Final[tuple[PageDefinition, ...]] = (OVERVIEW,)
+PAGES: Final[tuple[PageDefinition, ...]] = (OVERVIEW, FIT)

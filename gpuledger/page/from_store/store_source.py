@@ -13,7 +13,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.expected_errors import command_error_for
 from gpuledger.cli.manifest_input import as_json
 from gpuledger.manifest_fit.fit_report import FitReport
-from gpuledger.page.page_errors import PageError
+from gpuledger.page.page_errors import ManifestError, PageError
 from gpuledger.page.page_source import LogHealth
 from gpuledger.queries.explanation_of_manifest import explain_body
 from gpuledger.queries.fit_of_manifest import fit_body
@@ -95,7 +95,7 @@ class StoreSource:
         try:
             yield
         except BadReview as error:
-            raise PageError(400, f"{error.field}: {error.message}") from error
+            raise ManifestError(error.message, error.field) from error
         except PageError:
             raise
         except Exception as error:

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gpuledger.cli import manifest_document
 from gpuledger.cli.manifest_document import ManifestProblem
 from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest
-from gpuledger.server.endpoints import live_fit
 from gpuledger.server.endpoints.live_fit import (
     FITS_MAX,
     MANIFEST_BYTES_MAX,
@@ -117,7 +117,7 @@ async def _invalid(body: bytes, error: BadReview | InvalidCardRequest) -> Respon
         message, field = error.message, error.field
     else:
         message, field = sentence(error.denial), error.denial.field
-    return _refused(400, message, field, await live_fit.line_of(body, field))
+    return _refused(400, message, field, await manifest_document.line_in_thread(body, field))
 
 
 def _refused(status: int, message: str, field: str = "", line: int = 0) -> Response:

@@ -34,13 +34,6 @@ NODES_DEFAULT: Final = 100
 NODES_MAX: Final = 500
 """Most nodes that a report names of each pod."""
 
-PAUSE_STEPS: Final = 64
-PAUSE_SECONDS: Final = 0.0005
-"""While YAML is read, other threads get the processor after so many steps, for so long."""
-
-LINE_SECONDS: Final = 2.0
-"""Deadline of finding the line of a field."""
-
 MANIFEST: Final = "the manifest"
 """The name of the body in messages."""
 
@@ -149,34 +142,8 @@ async def as_json(manifest: bytes, until: float) -> bytes:
     if manifest_document.is_json(manifest):
         return manifest_document.as_json(manifest, MANIFEST)
     return await asyncio.to_thread(
-        manifest_document.as_json, manifest, MANIFEST, _pausing_until(until)
+        manifest_document.as_json, manifest, MANIFEST, manifest_document.pausing_until(until)
     )
-
-
-async def line_of(manifest: bytes, field: str) -> int:
-    """Return the line of a field in a manifest, 0 if it is not known in `LINE_SECONDS`."""
-    pause = _pausing_until(time.monotonic() + LINE_SECONDS)
-    try:
-        return await asyncio.to_thread(manifest_document.line_of, manifest, field, pause)
-    except TimeoutError:
-        return 0
-
-
-def _pausing_until(until: float) -> Callable[[], None]:
-    """Return a function that gives the processor away at some calls.
-
-    The function raises TimeoutError after `until`, a monotonic time.
-    """
-    steps = 0
-
-    def pause() -> None:
-        nonlocal steps
-        steps += 1
-        if steps % PAUSE_STEPS == 0:
-            time.sleep(PAUSE_SECONDS)
-            _left(until)
-
-    return pause
 
 
 def _left(until: float) -> float:

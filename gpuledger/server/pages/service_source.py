@@ -7,7 +7,7 @@ from typing import Final
 from gpuledger.cli.manifest_document import ManifestProblem
 from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest
-from gpuledger.page.page_errors import PageError
+from gpuledger.page.page_errors import ManifestError, PageError
 from gpuledger.page.page_source import LogHealth
 from gpuledger.server.endpoints.live_answers import LiveAnswers
 from gpuledger.server.endpoints.live_fit import FitsBusy, LiveFitQuestion
@@ -85,8 +85,8 @@ def _as_page_errors() -> Iterator[None]:
     except NamespaceMissing as error:
         raise PageError(404, str(error)) from error
     except BadReview as error:
-        raise PageError(400, f"{error.field}: {error.message}") from error
+        raise ManifestError(error.message, error.field) from error
     except InvalidCardRequest as error:
-        raise PageError(400, sentence(error.denial)) from error
+        raise ManifestError(sentence(error.denial), error.denial.field) from error
     except (FitsBusy, FollowerUnavailable) as error:
         raise PageError(503, str(error)) from error

@@ -1,0 +1,138 @@
+"""Would it fit: the quota decision and the cards for a manifest, with reasons and remedies.
+
+Nothing is reserved. A viewer who may not list the cards of all namespaces gets numbers of nodes
+instead of names.
+"""
+
+from typing import Final
+
+import msgspec
+
+from extender.analysis.fit_report_cards import CardVerdict
+from extender.analysis.fit_suggestions import FitSuggestion
+from gpuledger.cli import manifest_document
+from gpuledger.manifest_fit.fit_report import CardPart, FitReport, NodeFit, PodFit, ReasonCount
+from gpuledger.page.page_definition import PageDefinition
+from gpuledger.page.page_errors import ManifestError, PageError
+from gpuledger.page.page_request import PageRequest
+from ledger.core.model.denials import Shortage
+
+MANIFEST_BYTES_MAX: Final = 256 * 1024
+NODES_SHOWN: Final = 20
+"""Most nodes of each pod on the page."""
+
+NAMESPACE_MAX: Final = 63
+NAME_MAX: Final = 253
+"""Most characters of a namespace and of a user."""
+
+_EMPTY: Final = "The manifest is empty."
+_SHOWN: Final = (400, 404, 503, 504)
+"""Errors of these statuses are shown beside the manifest, so that it can be corrected."""
+
+
+class FitProblem(msgspec.Struct, frozen=True):
+    """Why there is no answer; `line` is that of the field in the manifest, 0 for none."""
+
+    message: str
+    remedy: str = ""
+    line: int = 0
+
+
+class NodeAnswer(msgspec.Struct, frozen=True):
+    """A node: the cards that the pod would have, and its cards with the reasons against them."""
+
+    fit: NodeFit
+    taken: list[CardPart]
+    cards: list[CardVerdict]
+
+
+class PodAnswer(msgspec.Struct, frozen=True):
+    """A pod of the manifest; `more` nodes are not shown."""
+
+    fit: PodFit
+    nodes: list[NodeAnswer]
+    reasons: list[ReasonCount]
+    changes: list[FitSuggestion]
+    more: int
+
+
+class WouldItFit(msgspec.Struct, frozen=True, kw_only=True):
+    """The form with its values, and the answer to it, None before the first one."""
+
+    namespace: str
+    user: str
+    manifest: str
+    bytes_max: int = MANIFEST_BYTES_MAX
+    problem: FitProblem | None = None
+    report: FitReport | None = None
+    pods: list[PodAnswer] = []
+    shortages: tuple[Shortage, ...] = ()
+
+
+async def would_it_fit(request: PageRequest) -> WouldItFit:
+    """Return the form, and with a manifest the answer. Raises PageError."""
+    form = request.form
+    if form is None:
+        return WouldItFit(namespace=request.namespace, user="", manifest="")
+    namespace, user = form.get("namespace", "").strip(), form.get("user", "").strip()
+    manifest = form.get("manifest", "")
+    page = WouldItFit(namespace=namespace, user=user, manifest=manifest)
+    if len(namespace) > NAMESPACE_MAX or len(user) > NAME_MAX:
+        raise PageError(400, "A namespace has at most 63 and a user at most 253 characters.")
+    await request.require("fit", namespace, verb="create")
+    try:
+        return await _answered(request, page)
+    except PageError as error:
+        if error.status not in _SHOWN:
+            raise
+        return msgspec.structs.replace(page, problem=await _problem(error, manifest))
+    except TimeoutError:
+        problem = FitProblem("The answer took too long.", "Give an object with fewer templates.")
+        return msgspec.structs.replace(page, problem=problem)
+
+
+async def _answered(request: PageRequest, page: WouldItFit) -> WouldItFit:
+    """Return the page with its answer. Raises PageError and TimeoutError."""
+    body = page.manifest.encode()
+    if not body.strip():
+        raise PageError(400, _EMPTY, remedy="Paste a Pod or a workload, as YAML or JSON.")
+    if len(body) > MANIFEST_BYTES_MAX:
+        raise PageError(
+            400,
+            f"The manifest has {len(body)} bytes, the most is {MANIFEST_BYTES_MAX}.",
+            remedy="Leave out what no pod needs, such as managedFields.",
+        )
+    restricted = not await request.may("cards")
+    shortages: tuple[Shortage, ...] = ()
+    if not request.is_past:
+        explained = await request.source.explain(body, page.namespace, page.user)
+        shortages = tuple(explained.denial.shortages) if explained.denial is not None else ()
+    report = await request.source.fit(
+        body, page.namespace, at=request.at and str(request.position), restricted=restricted
+    )
+    return msgspec.structs.replace(
+        page, report=report, pods=[_pod(fit) for fit in report.pods], shortages=shortages
+    )
+
+
+def _pod(fit: PodFit) -> PodAnswer:
+    shown = [NodeAnswer(node, node.taken, node.cards) for node in fit.nodes[:NODES_SHOWN]]
+    return PodAnswer(fit, shown, fit.reasons, fit.changes, max(0, fit.total - len(shown)))
+
+
+async def _problem(error: PageError, manifest: str) -> FitProblem:
+    """Return an error with the line of its field."""
+    line = 0
+    if isinstance(error, ManifestError):
+        line = await manifest_document.line_in_thread(manifest.encode(), error.field)
+    return FitProblem(error.message, error.remedy, line)
+
+
+FIT: Final = PageDefinition(
+    path="/fit",
+    title="Would it fit?",
+    template="fit.html",
+    view=would_it_fit,
+    navigation="Would it fit?",
+    form=True,
+)
