@@ -4,13 +4,16 @@ The service answers from the live ledger, `gpuledger page` from a store or a bac
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from gpuledger.manifest_fit.fit_report import FitReport
 from webhook.admission.explanation import Explanation
 from webhook.gates.waiting_report import WaitingRow
+
+WAITING_MAX: Final = 500
+"""Most waiting pods that a source returns."""
 
 
 class LogHealth(msgspec.Struct, frozen=True):
@@ -33,7 +36,10 @@ class PageSource(Protocol):
     """
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
-        """Return the waiting pods of a namespace, "" for all; None when they are not known."""
+        """Return the first waiting pods of a namespace, "" for all, at most `WAITING_MAX`.
+
+        None where they are not known.
+        """
         ...
 
     async def health(self) -> LogHealth:

@@ -10,7 +10,7 @@ import msgspec
 
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
-from gpuledger.page.page_source import LogHealth
+from gpuledger.page.page_source import WAITING_MAX, LogHealth
 from gpuledger.page.quota_bars import QuotaBar, quota_bar
 from gpuledger.page.views.cluster_bars import ClusterRow, cluster_rows
 from ledger.core.model import accounts
@@ -60,11 +60,15 @@ class QuotaTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingSummary(msgspec.Struct, frozen=True):
-    """The waiting pods; `oldest` is RFC 3339. `is_known` is false where the log is all there is."""
+    """The waiting pods; `oldest` is RFC 3339. `is_known` is false where the source has none.
+
+    `is_complete` is false for `WAITING_MAX` pods, because there may be more.
+    """
 
     is_known: bool
     pods: int = 0
     oldest: str = ""
+    is_complete: bool = True
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +192,8 @@ async def _waiting(request: PageRequest, scope: QueryScope) -> WaitingSummary | 
     rows = await request.source.waiting(scope.namespace)
     if rows is None:
         return WaitingSummary(is_known=False)
-    return WaitingSummary(True, len(rows), min((row.since for row in rows), default=""))
+    oldest = min((row.since for row in rows), default="")
+    return WaitingSummary(True, len(rows), oldest, len(rows) < WAITING_MAX)
 
 
 async def _denials(request: PageRequest, scope: QueryScope) -> DenialCounts | None:

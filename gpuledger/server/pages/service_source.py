@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 from gpuledger.cli.manifest_document import ManifestProblem
 from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest
 from gpuledger.page.page_errors import ManifestError, PageError
-from gpuledger.page.page_source import LogHealth
+from gpuledger.page.page_source import WAITING_MAX, LogHealth
 from gpuledger.server.endpoints.live_answers import LiveAnswers
 from gpuledger.server.endpoints.live_fit import FitsBusy, LiveFitQuestion
 from gpuledger.server.endpoints.live_waiting import NoCluster, WaitingUnknown
@@ -19,9 +18,6 @@ from ledger.runtime.settings.settings import Settings
 from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace
 from webhook.api.admission_review import BadReview
 from webhook.gates.waiting_report import WaitingQuestion, WaitingRow
-
-WAITING_MAX: Final = 500
-"""Most waiting pods that a page gets."""
 
 
 class ServiceSource:

@@ -8,10 +8,11 @@ from support.builders.decide_and_fold import record
 from support.harness.projection_harness import SECOND, START, log_of, project
 from support.pages.page_harness import FakeSource, Tenant, pages
 
-from gpuledger.page.page_source import LogHealth, WaitingRow
+from gpuledger.page.page_source import WAITING_MAX, LogHealth
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card
 from ledger.core.model.state import State
+from webhook.gates.waiting_report import WaitingRow
 
 CARDS = "requests.nvidia.com/gpu"
 HOSTILE = "<script>alert(1)</script>"
@@ -102,12 +103,18 @@ async def test_parts_of_clusters_are_not_shown_where_they_do_not_add_up(tmp_path
     assert "The parts take longer to add up" in past
 
 
+def waiting(number: int) -> WaitingRow:
+    since = f"2026-01-{number % 28 + 1:02}T00:00:00Z"
+    return WaitingRow("c1", "red", f"p{number}", f"pods/p{number}", "u", {}, "", since, number, "")
+
+
 async def test_waiting_pods_are_counted_where_they_are_known(projection: Path) -> None:
-    rows = [WaitingRow("c1", "red", f"p{n}", n, f"2026-01-0{n}T00:00:00Z", "") for n in (2, 1)]
-    assert "oldest since 2026-01-01T00:00:00Z" in await shown(
-        projection, source=FakeSource(waiting=rows)
-    )
-    assert "not recorded in the log" in await shown(projection, source=FakeSource(waiting=None))
+    text = await shown(projection, source=FakeSource(waiting=[waiting(2), waiting(1)]))
+    assert "oldest since 2026-01-02T00:00:00Z" in text
+    assert "or more" not in text
+    many = [waiting(number) for number in range(WAITING_MAX)]
+    assert "500 or more" in await shown(projection, source=FakeSource(waiting=many))
+    assert "not known here" in await shown(projection, source=FakeSource(waiting=None))
 
 
 async def test_problems_of_the_log_are_for_readers_of_everything(projection: Path) -> None:

@@ -18,7 +18,7 @@ def test_pages_are_routed_unless_they_are_off(tmp_path: Path, page: Any, paths: 
     pages = ServicePages(
         settings,
         replica=nothing,
-        validating=nothing,
+        live=nothing,
         guard=TokenGuard(None),
         certificates=None,
     )
