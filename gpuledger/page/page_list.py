@@ -3,7 +3,8 @@
 from typing import Final
 
 from gpuledger.page.page_definition import PageDefinition
+from gpuledger.page.views.cards_page import CARDS
 from gpuledger.page.views.fit_page import FIT
 from gpuledger.page.views.overview_page import OVERVIEW
 
-PAGES: Final[tuple[PageDefinition, ...]] = (OVERVIEW, FIT)
+PAGES: Final[tuple[PageDefinition, ...]] = (OVERVIEW, FIT, CARDS)

@@ -54,18 +54,21 @@ async def cards(
     limit: int,
     cluster: str = "",
     node: str = "",
+    node_prefix: str = "",
     after: str = "",
     pods: bool = False,
 ) -> tuple[list[CardUsage], str]:
     """Return at most `limit` cards as of a position, by cluster, node and uuid.
 
-    `cluster` and `node` restrict them unless they are empty; with `pods`, each card has its pods.
+    `cluster`, `node` and `node_prefix`, the begin of the names of nodes, restrict them unless they
+    are empty; with `pods`, each card has its pods.
     Returns with them the account of the next page, empty at the end.
     """
     values = {
         "position": position,
         "cluster": cluster,
         "node": node,
+        "node_prefix": node_prefix,
         "after": after,
         "limit": limit + 1,
     }
@@ -145,5 +148,6 @@ _CARDS: Final = """
     WHERE name > :after AND cards.opened <= :position
     AND (cards.closed IS NULL OR cards.closed > :position)
     AND (:cluster = '' OR cluster = :cluster) AND (:node = '' OR node = :node)
+    AND substr(node, 1, length(:node_prefix)) = :node_prefix
     ORDER BY name LIMIT :limit
 """
