@@ -97,14 +97,15 @@ async def charge_rows(
     interned = InternedBodies(view)
     async with view.connection.execute(statement, values) as cursor:
         while rows := list(await cursor.fetchmany(_ROWS_AT_ONCE)):
-            await interned.read(number for row in rows for number in row[_FIRST_INTERNED:])
+            await interned.read(number for row in rows for number in row[FIRST_INTERNED:])
             for row in rows:
-                yield _charge_row(namespace, interned, row)
+                yield charge_row(namespace, interned, row)
 
 
-def _charge_row(
+def charge_row(
     namespace: NumberedNamespace, interned: InternedBodies, row: sqlite3.Row
 ) -> ChargeRow:
+    """Return the part of a row of `COLUMNS` whose interned values were read."""
     key, uid, base, since, demand, admitted, traits, root, owner, actor = row
     texts, packed = interned.texts, interned.packed
     return ChargeRow(
@@ -211,7 +212,7 @@ async def key_charges(
     stream = charge_rows(view, position, namespace, after=after)
     async with aclosing(by_key(stream)) as keys:
         async for rows in keys:
-            yield _key_charge(rows)
+            yield key_charge(rows)
 
 
 async def units(
@@ -251,8 +252,8 @@ async def by_key(stream: AsyncGenerator[ChargeRow, None]) -> AsyncGenerator[list
         yield waiting
 
 
-def _key_charge(rows: list[ChargeRow]) -> KeyCharge:
-    """Put the parts of a key together, as `ledger.core.evolve.envelope_charges.entry_of` does."""
+def key_charge(rows: list[ChargeRow]) -> KeyCharge:
+    """Put all parts of a key together, as `ledger.core.evolve.envelope_charges.entry_of` does."""
     first = rows[0]
     charge, root, traits, asked = first.demand, first.root, first.traits, first.admitted
     for part in rows[1:]:
@@ -279,7 +280,7 @@ def _key_charge(rows: list[ChargeRow]) -> KeyCharge:
 _demands: Final = msgspec.msgpack.Decoder(Amounts)
 _traits: Final = msgspec.msgpack.Decoder(Traits)
 
-_COLUMNS: Final = """
+COLUMNS: Final = """
     charges.key, charges.uid, charges.base,
     coalesce(since, (SELECT time FROM records WHERE records.position = charges.opened)),
     demand, admitted, traits, root, owner, actor
@@ -287,16 +288,16 @@ _COLUMNS: Final = """
 _INTERNED: Final = """
     SELECT number, body FROM interned WHERE number IN (SELECT value FROM json_each(?))
 """
-_FIRST_INTERNED: Final = 4
+FIRST_INTERNED: Final = 4
 """The first of the columns that are numbers of interned values."""
 
 _STILL_OPEN: Final = f"""
-    SELECT {_COLUMNS} FROM charges_open CROSS JOIN charges ON charges.number = charges_open.number
+    SELECT {COLUMNS} FROM charges_open CROSS JOIN charges ON charges.number = charges_open.number
     WHERE charges_open.namespace = :namespace AND charges_open.opened <= :position
     AND charges_open.key > :after AND charges_open.base >= :lowest
 """
 _CLOSED_SINCE: Final = f"""
-    SELECT {_COLUMNS} FROM charges_closed CROSS JOIN charges
+    SELECT {COLUMNS} FROM charges_closed CROSS JOIN charges
     ON charges.number = charges_closed.number
     WHERE charges_closed.namespace = :namespace AND closed > :position
     AND charges.opened <= :position AND charges.key > :after AND charges.base >= :lowest

@@ -1,5 +1,7 @@
 """Denial history: the projected denials, requests, users and reasons, newest first."""
 
+from typing import Final
+
 import msgspec
 
 from ledger.core.model.amounts import Amounts
@@ -43,20 +45,15 @@ async def denials(
     Only denials with numbers below `before` are returned; 0 starts at the newest. Returns with them
     the `before` of the next page, 0 at the end.
     """
-    statement = """
-        SELECT position, body FROM denials
-        WHERE (:name = '' OR namespace = :name) AND (:cluster = '' OR cluster = :cluster)
-        AND time BETWEEN :since AND :until AND (:before = 0 OR position < :before)
-        ORDER BY position DESC LIMIT :limit
-    """
     values = {
         "name": scope.namespace,
         "cluster": scope.cluster,
         "since": since,
         "until": until,
-        "before": before,
+        "before": before or _NUMBER_MAX,
         "limit": limit + 1,
     }
+    statement = _OF_NAMESPACE if scope.namespace else _OF_ALL
     async with view.connection.execute(statement, values) as rows:
         past = [_denied(*row) async for row in rows]
     return past[:limit], past[limit - 1].number if len(past) > limit else 0
@@ -78,3 +75,16 @@ def _denied(number: int, body: bytes) -> PastDenial:
         sentence(refusal.denial),
         refusal.denial,
     )
+
+
+_NUMBER_MAX: Final = 2**62
+"""Greater than the number of any denial."""
+
+_SELECT: Final = "SELECT position, body FROM denials WHERE"
+_END: Final = """
+    (:cluster = '' OR cluster = :cluster) AND time BETWEEN :since AND :until AND position < :before
+    ORDER BY position DESC LIMIT :limit
+"""
+_OF_ALL: Final = f"{_SELECT} {_END}"
+_OF_NAMESPACE: Final = f"{_SELECT} namespace = :name AND {_END}"
+"""A statement of its own, because only an equality lets SQLite use the index by namespace."""

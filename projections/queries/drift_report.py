@@ -6,7 +6,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from projections.queries.moments import LAST, rfc3339
-from projections.queries.query_scope import QueryScope, line_names
+from projections.queries.query_scope import EVERYTHING, QueryScope, line_names, namespaces
 from projections.store.readers import ProjectionView
 
 
@@ -61,9 +61,10 @@ async def drift(
     page, None at the end.
     """
     first = before or (view.head.position + 1, 0)
+    wanted = [] if scope == EVERYTHING else await namespaces(view, scope)
     values = {
-        "name": scope.namespace,
-        "cluster": scope.cluster,
+        "all": scope == EVERYTHING,
+        "namespaces": msgspec.json.encode([namespace.number for namespace in wanted]).decode(),
         "since": since,
         "until": until,
         "position": first[0],
@@ -103,10 +104,10 @@ _NEWEST: Final = """
         drift.position, drift.number, records.time, type, cause,
         namespaces.cluster, namespaces.name, key, uid, amounts, over
     FROM drift
-    JOIN records ON records.position = drift.position
-    JOIN namespaces ON namespaces.number = drift.namespace
+    CROSS JOIN records ON records.position = drift.position
+    CROSS JOIN namespaces ON namespaces.number = drift.namespace
     WHERE (drift.position, drift.number) < (:position, :number)
     AND records.time BETWEEN :since AND :until
-    AND (:name = '' OR namespaces.name = :name) AND (:cluster = '' OR namespaces.cluster = :cluster)
+    AND (:all OR drift.namespace IN (SELECT value FROM json_each(:namespaces)))
     ORDER BY drift.position DESC, drift.number DESC LIMIT :limit
 """

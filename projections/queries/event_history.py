@@ -67,7 +67,7 @@ async def history(
         entries = list(heapq.merge(*streams, key=lambda event: event[:2]))
     touched = (line for *_, item in entries[:limit] for line in item.postings[::3])
     names = await line_names(view, touched)
-    events = [_event(*entry, names) for entry in entries[:limit]]
+    events = [history_event(*entry, names) for entry in entries[:limit]]
     more = len(entries) > limit
     return events, (events[-1].position, events[-1].number) if more else None
 
@@ -101,9 +101,10 @@ async def _read(
     return entries
 
 
-def _event(
+def history_event(
     position: int, number: int, time: int, item: Item, names: dict[int, tuple[str, str]]
 ) -> HistoryEvent:
+    """Return an event of a record at a position and time; `names` has the lines of its postings."""
     description = msgspec.structs.asdict(describe(item.event))
     touched = postings(item.postings, names.__getitem__)
     return HistoryEvent(

@@ -1,0 +1,1 @@
+"""Queries about a stretch of the log: usage over time, events on a quota, and single records."""

@@ -1,0 +1,120 @@
+"""Usage steps: limit and usage of a quota's lines over a stretch of the log, in bounded points.
+
+A stretch with few changes has one point for each. A longer one is read at evenly spaced moments,
+because each moment costs the same however long the history is.
+"""
+
+from typing import Final
+
+import msgspec
+
+from projections.store.readers import ProjectionView
+
+
+class UsagePoint(msgspec.Struct, frozen=True):
+    """A line from a position and its time (µs of Unix time) on, in the unit of its resource."""
+
+    position: int
+    time: int
+    limit: int
+    used: int
+    reserved: int
+
+
+class UsageSteps(msgspec.Struct, frozen=True):
+    """The points of each line of an account, by quota key, in the order of the log.
+
+    A line without a point at some moment was not open then. `exact`: the points have every change.
+    """
+
+    exact: bool
+    lines: dict[str, list[UsagePoint]]
+
+
+class QuotaAccount(msgspec.Struct, frozen=True):
+    """An account with its number in rows."""
+
+    number: int
+    name: str
+
+
+async def account_named(view: ProjectionView, position: int, name: str) -> QuotaAccount | None:
+    """Return the account of a name, None when the log had not named it by a position."""
+    statement = "SELECT number FROM accounts WHERE name = ? AND opened <= ?"
+    async with view.connection.execute(statement, (name, position)) as rows:
+        row = await rows.fetchone()
+    return None if row is None else QuotaAccount(int(row[0]), name)
+
+
+async def usage_steps(
+    view: ProjectionView, account: QuotaAccount, first: int, last: int, *, points: int
+) -> UsageSteps:
+    """Return at most `points` + 2 points of each line from position `first` to `last`."""
+    values = {"account": account.number, "first": first, "last": last, "limit": points + 1}
+    async with view.connection.execute(_CHANGES, values) as rows:
+        positions = [position async for (position,) in rows]
+    exact = len(positions) <= points
+    if not exact:
+        async with view.connection.execute(_MOMENTS, {**values, "points": points}) as rows:
+            positions = [position async for (position,) in rows]
+    wanted = sorted({first, last, *positions})
+    return UsageSteps(exact, await _lines(view, account, wanted))
+
+
+async def _lines(
+    view: ProjectionView, account: QuotaAccount, positions: list[int]
+) -> dict[str, list[UsagePoint]]:
+    keys = await _keys(view, account)
+    values = {"account": account.number, "positions": msgspec.json.encode(positions).decode()}
+    lines: dict[str, list[UsagePoint]] = {}
+    async with view.connection.execute(_BALANCES, values) as rows:
+        async for position, time, limits, balances in rows:
+            if limits is None or balances is None:
+                continue
+            numbered, amounts = iter(_bodies.decode(limits)), iter(_bodies.decode(balances))
+            for number, limit, used, reserved in zip(
+                numbered, numbered, amounts, amounts, strict=True
+            ):
+                point = UsagePoint(position, time, limit, used, reserved)
+                lines.setdefault(keys[number], []).append(point)
+    return lines
+
+
+async def _keys(view: ProjectionView, account: QuotaAccount) -> dict[int, str]:
+    statement = "SELECT number, key FROM lines WHERE account = ?"
+    async with view.connection.execute(statement, (account.number,)) as rows:
+        return {number: key async for number, key in rows}
+
+
+_bodies: Final = msgspec.msgpack.Decoder(list[int])
+
+_CHANGES: Final = """
+    SELECT position FROM balances
+    WHERE account = :account AND position > :first AND position <= :last
+    ORDER BY position LIMIT :limit
+"""
+"""Each record that changes the limits of an account has a row of its balances, too."""
+_MOMENTS: Final = """
+    WITH RECURSIVE
+        span (began, ended) AS (
+            SELECT
+                (SELECT time FROM records WHERE position >= :first ORDER BY position LIMIT 1),
+                (SELECT time FROM records WHERE position <= :last ORDER BY position DESC LIMIT 1)
+        ),
+        steps (step) AS (SELECT 1 UNION ALL SELECT step + 1 FROM steps WHERE step < :points)
+    SELECT DISTINCT (
+        SELECT position FROM records WHERE time <= began + (ended - began) * step / :points
+        ORDER BY time DESC, position DESC LIMIT 1
+    ) AS moment
+    FROM span CROSS JOIN steps WHERE moment BETWEEN :first AND :last
+"""
+_BALANCES: Final = """
+    SELECT value, coalesce((SELECT time FROM records WHERE position = value), 0), (
+        SELECT body FROM limits
+        WHERE account = :account AND position <= value ORDER BY position DESC LIMIT 1
+    ), (
+        SELECT body FROM balances
+        WHERE account = :account AND position <= value ORDER BY position DESC LIMIT 1
+    )
+    FROM json_each(:positions)
+"""
