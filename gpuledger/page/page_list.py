@@ -3,8 +3,22 @@
 from typing import Final
 
 from gpuledger.page.page_definition import PageDefinition
+from gpuledger.page.views.audit_page import AUDIT
 from gpuledger.page.views.cards_page import CARDS
 from gpuledger.page.views.fit_page import FIT
+from gpuledger.page.views.history_page import HISTORY
+from gpuledger.page.views.namespace_list_page import NAMESPACES
+from gpuledger.page.views.namespace_page import NAMESPACE
 from gpuledger.page.views.overview_page import OVERVIEW
+from gpuledger.page.views.record_page import RECORD
 
-PAGES: Final[tuple[PageDefinition, ...]] = (OVERVIEW, FIT, CARDS)
+PAGES: Final[tuple[PageDefinition, ...]] = (
+    OVERVIEW,
+    NAMESPACES,
+    NAMESPACE,
+    FIT,
+    CARDS,
+    HISTORY,
+    AUDIT,
+    RECORD,
+)

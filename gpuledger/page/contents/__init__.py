@@ -1,0 +1,1 @@
+"""Contents: the computed parts of pages, such as charts and estimates, ready for templates."""

@@ -1,0 +1,61 @@
+"""Correction rows: corrections of the ledger with their causes in words."""
+
+from typing import Final
+
+import msgspec
+
+from gpuledger.page.contents.amount_lists import amounts_text
+from gpuledger.page.quantity_texts import amount_text
+from ledger.core.model.display_names import display
+from ledger.core.model.events import Cause
+from projections.queries.drift_report import Correction
+
+_CAUSES: Final = {
+    Cause.UNRESERVED: "The object exists without a reservation: its request did not pass the"
+    " webhook, or a quota is newer. The ledger charged it.",
+    Cause.LATE: "The object was stored after its reservation had ended. The ledger charged it"
+    " again.",
+    Cause.ABSENT: "A complete list does not have the object. The ledger ended its charge.",
+    Cause.DELETED: "The object was deleted, and no event reported it. The ledger ended its charge.",
+    Cause.FINISHED: "The object has finished, and no event reported it. The ledger ended its"
+    " charge.",
+    Cause.FENCED: "A newer version of the object exists. The ledger ended the reservation.",
+}
+
+
+class CorrectionRow(msgspec.Struct, frozen=True):
+    """A correction. `over` are the lines that were over their limit after it, as texts."""
+
+    position: int
+    time: str
+    cluster: str
+    namespace: str
+    key: str
+    cause: str
+    explanation: str
+    amounts: str
+    over: list[str]
+
+
+def correction_row(correction: Correction) -> CorrectionRow:
+    """Return the row of a correction."""
+    return CorrectionRow(
+        correction.position,
+        correction.time,
+        correction.cluster,
+        correction.namespace,
+        correction.key,
+        correction.cause,
+        _explanation(correction.cause),
+        amounts_text(correction.amounts),
+        [
+            f"{display(line.account)}: {amount_text(line.used, line.resource)} of"
+            f" {amount_text(line.limit, line.resource)}"
+            for line in correction.over
+        ],
+    )
+
+
+def _explanation(cause: str) -> str:
+    known = {str(name): text for name, text in _CAUSES.items()}
+    return known.get(cause, "")

@@ -1,0 +1,93 @@
+"""Denial rows: refused requests with their numbers, without the names of other namespaces.
+
+A stored denial names the namespaces that share a full quota, with their sums. The page shows these
+as one sum, because a tenant may not read their names.
+"""
+
+import msgspec
+
+from gpuledger.page.contents.amount_lists import amounts_text
+from gpuledger.page.quantity_texts import amount_text
+from ledger.core.model import accounts
+from ledger.core.model.accounts import AccountKind
+from ledger.core.model.denials import Denial, Shortage
+from ledger.core.model.display_names import display
+from projections.queries.denial_history import PastDenial
+
+
+class ShortLine(msgspec.Struct, frozen=True):
+    """A line without room: names and amounts as texts."""
+
+    quota: str
+    resource: str
+    requested: str
+    used: str
+    limit: str
+    free: str
+    short: str
+
+
+class DenialRow(msgspec.Struct, frozen=True):
+    """A refused request. `holders` are the largest own holders of the first short line as texts."""
+
+    time: str
+    position: int
+    key: str
+    actor: str
+    asked: str
+    reason: str
+    message: str
+    remedy: str
+    decision: str
+    lines: list[ShortLine]
+    holders: list[str]
+
+
+def denial_row(past: PastDenial) -> DenialRow:
+    """Return the row of a denial."""
+    denial = past.denial
+    return DenialRow(
+        past.time,
+        past.position,
+        past.key,
+        past.actor,
+        amounts_text(past.amounts),
+        str(denial.reason),
+        denial.message,
+        denial.remedy,
+        denial.decision,
+        [_line(line) for line in denial.shortages],
+        _holders(denial),
+    )
+
+
+def _line(line: Shortage) -> ShortLine:
+    def text(value: int) -> str:
+        return amount_text(value, line.resource)
+
+    return ShortLine(
+        display(line.account),
+        line.resource,
+        text(line.requested),
+        text(line.used),
+        text(line.limit),
+        text(line.free),
+        text(line.short),
+    )
+
+
+def _holders(denial: Denial) -> list[str]:
+    """Return the own holders, and the sum of the others that the denial names."""
+    if not denial.shortages:
+        return []
+    first, texts, others = denial.shortages[0], list[str](), 0
+    own_only = accounts.kind(first.account) is AccountKind.QUOTA
+    for holder in denial.holders:
+        # Only holders of the requesting namespace have a time.
+        if own_only or holder.since:
+            texts.append(f"{holder.key}: {amount_text(holder.amount, first.resource)}")
+        else:
+            others += holder.amount
+    if others:
+        texts.append(f"other namespaces together: {amount_text(others, first.resource)}")
+    return texts
