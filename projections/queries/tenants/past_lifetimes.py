@@ -56,8 +56,11 @@ async def past_lifetimes(
 
 
 def _levels(last: int) -> list[int]:
-    """Return the sizes of blocks that a log of this length has, as powers of two."""
-    return list(range(min(LEVELS, last.bit_length()) + 1))
+    """Return the sizes of blocks that a log of this length has, as powers of two.
+
+    A block of one position is left out, because its fork is that of a larger block, too.
+    """
+    return list(range(1, min(LEVELS, last.bit_length()) + 1))
 
 
 _ENDED: Final = """
