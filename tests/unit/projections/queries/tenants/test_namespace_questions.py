@@ -98,7 +98,7 @@ async def test_lifetimes_are_those_of_the_newest_ends(
             assert past.median == int(statistics.median(lasted))
 
 
-async def test_pods_of_a_root_are_no_ended_holders(tmp_path: Path) -> None:
+async def test_pods_that_draw_from_a_root_are_not_counted(tmp_path: Path) -> None:
     root, pod = ("c1/red", "jobs.batch/train", "j"), ("c1/red", "pods/p", "p")
     path = await projected(
         tmp_path / "p.sqlite",

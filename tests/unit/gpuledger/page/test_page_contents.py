@@ -1,0 +1,113 @@
+"""Contents of pages: requests that fit, estimates of a wait, charts and texts."""
+
+import pytest
+
+from gpuledger.page.contents.amount_lists import RESOURCES_MAX, amounts_text
+from gpuledger.page.contents.duration_text import duration_text
+from gpuledger.page.contents.fitting_requests import FittingRequest, fitting_requests
+from gpuledger.page.contents.step_chart import HEIGHT, WIDTH, step_chart
+from gpuledger.page.contents.wait_estimate import wait_estimate
+from projections.queries.quota_usage import Usage
+from projections.queries.tenants.card_room import CardRoom, FreeShare
+from projections.queries.tenants.past_lifetimes import PastLifetimes
+from projections.queries.timeline.usage_steps import UsagePoint
+
+HOUR = 3_600_000_000
+EMPTY = FreeShare(16_000, 100, 10, whole=True)
+HALF = FreeShare(8_000, 50, 9, whole=False)
+
+
+def line(resource: str, free: int) -> Usage:
+    return Usage("c1", "red", "q", resource, free, 0, 0, 0, free)
+
+
+def fitting(shares: dict[FreeShare, int], *lines: Usage, vendor: str = "nvidia") -> FittingRequest:
+    room = CardRoom(vendor, "NVIDIA V100", sum(shares.values()), 0, 0, shares)
+    (fits,) = fitting_requests([room], list(lines))
+    return fits
+
+
+def test_without_quotas_the_cards_alone_decide() -> None:
+    fits = fitting({EMPTY: 2, HALF: 3})
+    assert (fits.memory, fits.cores, fits.shared, fits.whole) == (16_000, 100, 2, 2)
+    assert fits.limits == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "free", "memory", "shared", "whole"),
+    [
+        ("requests.nvidia.com/gpu", 1, 16_000, 1, 1),
+        ("limits.nvidia.com/gpumem", 4_000, 4_000, 1, 0),
+        ("limits.nvidia.com/gpumem", 16_000, 16_000, 1, 1),
+        ("limits.nvidia.com/gpucores", 150, 16_000, 2, 1),
+        ("limits.v100.nvidia.com/gpu", 1, 16_000, 1, 1),
+        ("limits.nvidia.com/gpumem", -5, 0, 0, 0),
+        ("requests.nvidia.com/gpu", 0, 0, 0, 0),
+    ],
+)
+def test_a_quota_bounds_what_the_cards_would_allow(
+    resource: str, free: int, memory: int, shared: int, whole: int
+) -> None:
+    fits = fitting({EMPTY: 2}, line(resource, free))
+    assert (fits.memory, fits.shared, fits.whole) == (memory, shared, whole)
+    assert fits.limits == [f"q ({resource})"]
+
+
+def test_a_quota_of_another_type_of_card_does_not_count() -> None:
+    fits = fitting({EMPTY: 2}, line("limits.a100.nvidia.com/gpu", 0), line("limits.cpu", 0))
+    assert (fits.shared, fits.limits) == (2, [])
+
+
+def test_the_tightest_quota_counts_and_slots_bound_the_pods() -> None:
+    few = FreeShare(16_000, 100, 1, whole=True)
+    memory = "limits.nvidia.com/gpumem"
+    fits = fitting({few: 1}, line(memory, 9_000), line(memory, 4_000))
+    assert (fits.memory, fits.shared) == (4_000, 1)
+
+
+def test_full_cards_fit_nothing_and_other_vendors_are_not_computed() -> None:
+    full = FreeShare(16_000, 0, 5, whole=False)
+    fits = fitting({full: 1})
+    assert (fits.memory, fits.cores, fits.shared, fits.whole) == (0, 0, 0, 0)
+    assert "huawei-x" in fitting({EMPTY: 1}, vendor="huawei-x").problem
+
+
+def test_an_estimate_is_one_mean_interval_for_each_place() -> None:
+    estimate = wait_estimate(PastLifetimes(6, HOUR, 10 * HOUR), 16 * HOUR)
+    assert estimate.at(3) == "about 3 h"
+    assert "6 holders of this namespace ended in the last 6 h, one in 1 h" in estimate.basis
+    assert "at most 1 h" in estimate.basis
+
+
+def test_few_ended_holders_give_no_estimate_but_a_reason() -> None:
+    estimate = wait_estimate(PastLifetimes(4, HOUR, 10 * HOUR), 16 * HOUR)
+    assert estimate.at(1) == "no estimate"
+    assert "4 holders" in estimate.basis
+
+
+def test_a_chart_has_steps_marks_within_and_the_highest_amount() -> None:
+    points = [
+        UsagePoint(1, 100, 8, 2, 0),
+        UsagePoint(2, 150, 8, 10, 1),
+        UsagePoint(3, 200, 4, 0, 0),
+    ]
+    chart = step_chart(points, 100, 200, [(150, "event", "e"), (99, "event", "before")])
+    assert chart.top == 10
+    assert chart.limit == f"M0 40H{WIDTH}V120H{WIDTH}"
+    assert chart.used == f"M0 160H500V0H{WIDTH}V200H{WIDTH}V{HEIGHT}H0Z"
+    assert [(mark.x, mark.title) for mark in chart.marks] == [(500, "e")]
+
+
+def test_a_chart_of_one_moment_stays_within_its_place() -> None:
+    chart = step_chart([UsagePoint(1, 100, 0, 0, 0)], 100, 100, [])
+    assert chart.used == f"M0 200H{WIDTH}V{HEIGHT}H0Z"
+
+
+def test_amounts_and_durations_as_text() -> None:
+    assert amounts_text({}) == "nothing"
+    text = amounts_text({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 2_048, "x.io/y": 3})
+    assert text == "1 GPU, 2 GiB, 3 x.io/y"
+    many = amounts_text({f"x.io/{n}": 1 for n in range(RESOURCES_MAX + 2)})
+    assert many.endswith("2 more resources")
+    texts = [duration_text(HOUR * n // 2) for n in (0, 1, 2, 3, 49)]
+    assert texts == ["0 s", "30 min", "1 h", "1 h 30 min", "1 d"]
