@@ -67,8 +67,8 @@ class LedgerQueries(Protocol):
 
     def scope(self, namespace: str, cluster: str, *, everywhere: bool = False) -> ReadScope:
         """Return the scope of options; without a namespace it is the default one, or all."""
-        default = "" if everywhere else self.default_namespace
-        return ReadScope(namespace or default, cluster)
+        chosen = "" if everywhere else namespace or self.default_namespace
+        return ReadScope(chosen, cluster)
 
     async def usage(
         self, scope: ReadScope, *, at: str = "", quota: str = ""

@@ -119,3 +119,4 @@ async def test_the_namespace_of_the_context_is_the_default(empty_home: Path) -> 
         assert queries.scope("", "") == ReadScope("team-a")
         assert queries.scope("other", "east") == ReadScope("other", "east")
         assert queries.scope("", "", everywhere=True) == ReadScope()
+        assert queries.scope("other", "", everywhere=True) == ReadScope()
