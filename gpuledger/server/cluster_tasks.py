@@ -82,6 +82,15 @@ class ClusterTasks:
         client = await api_client_from_settings.connect(settings)
         return cls(settings, client, replica=replica, count=count)
 
+    @property
+    def client(self) -> ApiClient:
+        """The connections to the API server."""
+        return self._client
+
+    def is_active(self) -> bool:
+        """Return whether this replica settles the cluster."""
+        return self._replica.is_active()
+
     def problems(self) -> list[str]:
         """Return the problems between this replica and the cluster."""
         problems = self.settlement.problems()

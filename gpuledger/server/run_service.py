@@ -18,6 +18,7 @@ import structlog
 import uvloop
 
 from gpuledger.page.page_paths import HOME
+from gpuledger.server.aggregated.aggregated_server import AggregatedServer
 from gpuledger.server.cluster_tasks import ClusterTasks
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.service_app import ServiceApp
@@ -116,10 +117,7 @@ async def _serve(
     servers, certificates = reached.servers, reached.certificates
     telemetry, health = Telemetry(legacy=settings.legacy_metrics), Health()
     replica = LedgerReplica(settings, servers, observer=WriterMetrics(telemetry), settles=admission)
-    cluster_tasks = None
-    if settings.kubernetes:
-        cluster_tasks = await ClusterTasks.connect(settings, replica, telemetry.count)
-        stack.push_async_callback(cluster_tasks.close)
+    cluster_tasks = await _cluster_tasks(settings, replica, telemetry, stack)
     application = ServiceApp(
         settings,
         replica=replica,
@@ -142,6 +140,7 @@ async def _serve(
     if cluster_tasks is not None:
         authority = partial(service_certificate.authority, settings)
         background.append(cluster_tasks.run(authority, health.is_ready, reviews=admission))
+    background += _aggregated(settings, application, cluster_tasks, certificates, stop)
     http = http_server.serve(
         application.app,
         listener,
@@ -153,6 +152,38 @@ async def _serve(
         started=on_started,
     )
     await _until_stopped(http, background, health, stop)
+
+
+async def _cluster_tasks(
+    settings: Settings, replica: LedgerReplica, telemetry: Telemetry, stack: AsyncExitStack
+) -> ClusterTasks | None:
+    """Return the tasks of the cluster, None without one. Raises ClusterError."""
+    if not settings.kubernetes:
+        return None
+    cluster_tasks = await ClusterTasks.connect(settings, replica, telemetry.count)
+    stack.push_async_callback(cluster_tasks.close)
+    return cluster_tasks
+
+
+def _aggregated(
+    settings: Settings,
+    application: ServiceApp,
+    cluster_tasks: ClusterTasks | None,
+    certificates: Tls | None,
+    stop: asyncio.Event,
+) -> list[Work]:
+    """Return the work of the aggregated API, if the settings have it. Raises ListenError."""
+    if not settings.aggregated_listen or cluster_tasks is None or certificates is None:
+        return []
+    listener = http_server.bind(settings.aggregated_listen, "aggregated_listen")
+    server = AggregatedServer(
+        settings,
+        listener=listener,
+        routes=application.routes,
+        cluster_tasks=cluster_tasks,
+        certificates=certificates,
+    )
+    return [server.run(stop)]
 
 
 def _is_trusted(settings: Settings, cluster_tasks: ClusterTasks | None) -> bool:
@@ -268,7 +299,7 @@ def main_extender(settings: Settings, ignored: Sequence[SettingProblem] = ()) ->
     """Serve a scheduler without reviews, in a new event loop. Raises CommandError as `main`."""
     check_store(settings)
     settings = msgspec.structs.replace(
-        settings, extender=True, register_webhook="", register_service=""
+        settings, extender=True, register_webhook="", register_service="", aggregated_listen=""
     )
     uvloop.run(serve(settings, lambda url: _show(settings, url), admission=False, ignored=ignored))
 

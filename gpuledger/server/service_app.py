@@ -43,7 +43,10 @@ from webhook.context.cluster_context import ClusterContext
 
 
 class ServiceApp:
-    """The HTTP application of the service: the ASGI application `app`, and `direct` endpoints."""
+    """The HTTP application of the service: the ASGI application `app`, and `direct` endpoints.
+
+    `routes` are those of the application, without its guards.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class ServiceApp:
         self._guard, self._live = self._token_guard(), self._live_answers()
         self._pages = self._service_pages(certificates)
         endpoints = self._endpoints(policy, reviews=reviews)
-        routes = [
+        self.routes = [
             *direct_endpoints.routes(endpoints),
             *projection_routes.routes(self._readers),
             *self._live.routes(),
@@ -78,7 +81,7 @@ class ServiceApp:
             *self._pages.routes(),
             Route(METRICS, telemetry.endpoint([self._refresh])),
         ]
-        self.app = self._guarded(Starlette(routes=routes))
+        self.app = self._guarded(Starlette(routes=self.routes))
         self.direct = DirectEndpoints(endpoints, self.app)
         ReadinessChecks(
             settings,

@@ -52,8 +52,8 @@ class Listener:
         self.socket.close()
 
 
-def bind(listen: str) -> Listener:
-    """Bind HOST:PORT; port 0 is any free port. Raises ListenError."""
+def bind(listen: str, setting: str = "listen") -> Listener:
+    """Bind HOST:PORT of a setting; port 0 is any free port. Raises ListenError."""
     host, port = addresses.split(listen)
     bound: socket.socket | None = None
     try:
@@ -67,7 +67,7 @@ def bind(listen: str) -> Listener:
     except OSError as error:
         if bound is not None:
             bound.close()
-        raise ListenError(f"listen = {listen}: {_explained(error)}") from error
+        raise ListenError(f"{setting} = {listen}: {_explained(error)}") from error
     bound.setblocking(False)
     return Listener(bound)
 

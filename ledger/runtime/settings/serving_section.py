@@ -8,6 +8,7 @@ from ledger.runtime.settings.cluster_section import ClusterSection
 from ledger.runtime.settings.setting_patterns import (
     HEADER_PATTERN,
     OPTIONAL_HEADER_PATTERN,
+    OPTIONAL_HOST_PORT_PATTERN,
     OPTIONAL_NAME_PATTERN,
 )
 
@@ -54,6 +55,15 @@ class ServingSection(ClusterSection, frozen=True, kw_only=True, forbid_unknown_f
             examples=["CN=kube-apiserver"],
         ),
     ] = ()
+    aggregated_listen: Annotated[
+        str,
+        Meta(
+            pattern=OPTIONAL_HOST_PORT_PATTERN,
+            description="HOST:PORT of the aggregated API (query.gpuledger.io), for users with a"
+            " kubeconfig; none: it is not served.",
+            examples=["0.0.0.0:8444"],
+        ),
+    ] = ""
     metrics_token_file: Annotated[
         str,
         Meta(

@@ -56,6 +56,24 @@ _RULES: Final[tuple[Rule, ...]] = (
         f"the port is beyond {addresses.PORT_MAX}; choose a smaller one",
     ),
     (
+        "aggregated_listen",
+        lambda given: bool(given.aggregated_listen) and not given.kubernetes,
+        "needs a cluster; drop --no-kubernetes",
+    ),
+    (
+        "aggregated_listen",
+        lambda given: bool(given.aggregated_listen) and given.plain_http,
+        "needs TLS, which plain_http turns off; drop one",
+    ),
+    (
+        "aggregated_listen",
+        lambda given: (
+            bool(given.aggregated_listen)
+            and addresses.port_of(given.aggregated_listen) > addresses.PORT_MAX
+        ),
+        f"the port is beyond {addresses.PORT_MAX}; choose a smaller one",
+    ),
+    (
         "tls_cert",
         lambda given: bool(given.tls_cert) and not given.tls_key,
         "has no key; give tls_key too",

@@ -51,6 +51,11 @@ class Tls:
         self._marks = self._load()
 
     @property
+    def files(self) -> CertificateFiles:
+        """The files of the served certificate."""
+        return self._files
+
+    @property
     def context(self) -> ssl.SSLContext:
         """The context for a new connection."""
         return self._context
@@ -124,6 +129,18 @@ class Tls:
         self._marks = (*self._marks[:-1], mark)
         return True
 
+    def use_client_ca(self, client_ca: str) -> None:
+        """Trust the clients of this file of CAs from now on, and of none with "".
+
+        Raises CertificateError; the clients of before stay trusted then.
+        """
+        before, self._client_ca = self._client_ca, client_ca
+        try:
+            self._marks = self._load()
+        except CertificateError:
+            self._client_ca = before
+            raise
+
     def _load(self) -> _Marks:
         # The marks are read first, so that the next check finds a change during the loading.
         marks = self._look()
@@ -161,10 +178,12 @@ class Tls:
         )
 
     def _remember_authorities(self) -> None:
+        authorities: Authorities = ()
         if self._client_ca:
-            authorities = x509.load_pem_x509_certificates(Path(self._client_ca).read_bytes())
-            if tuple(authorities) != self._authorities:
-                self._authorities = tuple(authorities)
+            pem = Path(self._client_ca).read_bytes()
+            authorities = tuple(x509.load_pem_x509_certificates(pem))
+        if authorities != self._authorities:
+            self._authorities = authorities
 
     def _look(self) -> _Marks:
         paths = (self._files.certificate, self._files.key, self._client_ca)

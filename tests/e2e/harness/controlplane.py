@@ -8,6 +8,7 @@ and admits everything.
 
 import base64
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -43,9 +44,19 @@ real cluster.
 class ControlPlane:
     """A running control plane; everything it writes is under `folder`."""
 
-    def __init__(self, assets: Path, folder: Path, controllers: str = CONTROLLERS) -> None:
-        """With another user than usual as `controllers`, every controller acts as that user."""
-        self._controllers = controllers
+    def __init__(
+        self,
+        assets: Path,
+        folder: Path,
+        controllers: str = CONTROLLERS,
+        *,
+        api_server_flags: Sequence[str] = (),
+    ) -> None:
+        """With another user than usual as `controllers`, every controller acts as that user.
+
+        `api_server_flags` are further flags of the API server.
+        """
+        self._controllers, self._api_server_flags = controllers, api_server_flags
         self._identities = {controllers: "system:masters"} | _IDENTITIES
         self.folder = folder
         self.url = f"https://127.0.0.1:{free_port()}"
@@ -152,6 +163,7 @@ class ControlPlane:
             "--service-cluster-ip-range=10.96.0.0/16",
             "--disable-admission-plugins=ServiceAccount",
             "--allow-privileged",
+            *self._api_server_flags,
         )
         server.wait_healthy(f"{self.url}/readyz", self.ca, READY_SECONDS)
         self._write_kubeconfigs()

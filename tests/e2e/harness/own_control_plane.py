@@ -1,6 +1,6 @@
 """A control plane of one test file, on which services run one after the other."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, cast
@@ -24,10 +24,14 @@ _NO_WEBHOOK: Final = cast("SecondWebhook", None)
 
 @contextmanager
 def control_plane(
-    assets: Path, folder: Path, controllers: str = CONTROLLERS
+    assets: Path,
+    folder: Path,
+    controllers: str = CONTROLLERS,
+    *,
+    api_server_flags: Sequence[str] = (),
 ) -> Iterator[ControlPlane]:
     """Run a control plane; with `controllers`, every controller acts as that user."""
-    running = ControlPlane(assets, folder, controllers)
+    running = ControlPlane(assets, folder, controllers, api_server_flags=api_server_flags)
     running.start()
     try:
         yield running
