@@ -8,6 +8,7 @@ import msgspec
 
 from gpuledger.check.registered_webhooks import RegisteredInstallation
 from gpuledger.removal import pod_leftovers
+from gpuledger.removal.api_service_leftover import find_api_service
 from gpuledger.removal.node_leftovers import find_nodes
 from gpuledger.removal.pod_leftovers import find_pods
 from gpuledger.removal.quota_leftovers import find_quotas, find_universe_quotas
@@ -93,6 +94,7 @@ async def plan_removal(client: ApiClient, scope: RemovalScope) -> RemovalPlan:
         "deployments and daemonsets", partial(find_parts, client, scope), FoundParts()
     )
     nothing: list[RemovalTask] = []
+    api = await lists.read("apiservices", partial(find_api_service, client, scope), nothing)
     checks = await lists.read("pods", partial(find_check_pods, client, scope), nothing)
     none_runs: list[PartPod] = []
     running = await lists.read("pods", partial(find_running, client, scope), none_runs)
@@ -103,7 +105,7 @@ async def plan_removal(client: ApiClient, scope: RemovalScope) -> RemovalPlan:
     unchanged = [task.thing for task in listed if task.undo is None]
     return RemovalPlan(
         webhooks=webhooks.tasks,
-        parts=[*parts.tasks, *checks],
+        parts=[*api, *parts.tasks, *checks],
         marks=[task for task in listed if task.undo is not None],
         reported=[*unchanged, *parts.elsewhere, *kept],
         unread=lists.unread,

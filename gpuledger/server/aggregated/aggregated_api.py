@@ -7,6 +7,7 @@ gets nothing. Here no client is trusted because it connects from loopback.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -14,19 +15,23 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from gpuledger.server.aggregated import aggregated_discovery
-from gpuledger.server.aggregated.aggregated_discovery import GROUP, ROOT, VERBS
+from gpuledger.server.aggregated.aggregated_discovery import ROOT, VERBS
 from gpuledger.server.aggregated.front_proxy_trust import FrontProxyTrust, UntrustedProxy
 from gpuledger.server.aggregated.front_proxy_user import UnclearUser, user_of
 from gpuledger.server.aggregated.status_errors import Refusal, call_with_status
+from ledger.kube.client.access_review import QUERY_GROUP as GROUP
 from ledger.kube.client.access_review import KubernetesReviewer, Subject
 from ledger.runtime.http.token_reviews import NAME_CHARACTERS_MAX, TokenGuard
 from ledger.runtime.http.v1_access import PREFIX
 
 PROBES: Final = ("/livez", "/readyz", "/healthz")
+
+RIGHTS: Final = "gpuledger.rights"
+"""In the scope: returns why the caller may not, by verb, resource and namespace, None if it may."""
 
 UNSUPPORTED: Final = frozenset(
     {"watch", "fieldSelector", "labelSelector", "resourceVersion", "continue"}
@@ -62,19 +67,22 @@ class AggregatedApi:
 
     def __init__(
         self,
-        routes: Sequence[Route],
+        routes: Sequence[BaseRoute],
         *,
         guard: TokenGuard[Subject],
         trust: Callable[[], FrontProxyTrust],
         cluster: str,
     ) -> None:
         """Serve the routes below `/v1/`. `trust` returns the proxy, or raises UntrustedProxy."""
-        self._resources = aggregated_discovery.resources_of(routes)
+        served = [
+            route for route in routes if isinstance(route, Route) and route.path.startswith(PREFIX)
+        ]
+        self._resources = aggregated_discovery.resources_of(served)
         documents = aggregated_discovery.documents(self._resources)
         self._documents = {
             path: msgspec.json.encode(document) for path, document in documents.items()
         }
-        self._app = Starlette(routes=[route for route in routes if route.path.startswith(PREFIX)])
+        self._app = Starlette(routes=served)
         self._guard, self._trust, self._cluster = guard, trust, cluster
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,6 +125,7 @@ class AggregatedApi:
             "path": path,
             "raw_path": path.encode(),
             "query_string": urlencode(query).encode(),
+            RIGHTS: partial(self._guard.refusal_of, caller),
         }
 
     def _caller(self, scope: Scope) -> Subject:

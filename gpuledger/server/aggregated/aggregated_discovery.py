@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from starlette.routing import Route
 
+from ledger.kube.client.access_review import QUERY_GROUP as GROUP
+from ledger.kube.client.access_review import QUERY_VERSION as VERSION
 from ledger.runtime.http.v1_access import PREFIX
 
-GROUP: Final = "query.gpuledger.io"
-VERSION: Final = "v1"
-API_SERVICE: Final = f"{VERSION}.{GROUP}"
 ROOT: Final = f"/apis/{GROUP}/{VERSION}"
 
 VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create"}
@@ -23,12 +22,11 @@ OF_NO_NAMESPACE: Final = frozenset({"cards"})
 
 
 def resources_of(routes: Sequence[Route]) -> dict[str, frozenset[str]]:
-    """Return the methods of each resource that the routes below `/v1/` serve."""
+    """Return the methods of each resource, by the routes below `/v1/`."""
     served: dict[str, frozenset[str]] = {}
     for route in routes:
-        if route.path.startswith(PREFIX):
-            name = route.path.removeprefix(PREFIX)
-            served[name] = served.get(name, frozenset()) | frozenset(route.methods or ())
+        name = route.path.removeprefix(PREFIX)
+        served[name] = served.get(name, frozenset()) | frozenset(route.methods or ())
     return served
 
 
@@ -40,6 +38,13 @@ def documents(resources: Mapping[str, frozenset[str]]) -> dict[str, Any]:
     return {
         "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]},
         f"/apis/{GROUP}": {"kind": "APIGroup", "apiVersion": "v1", **group},
+        # Without them the API server logs an error and asks again; the rows have no schema.
+        "/openapi/v2": {
+            "swagger": "2.0",
+            "info": {"title": GROUP, "version": VERSION},
+            "paths": {},
+        },
+        "/openapi/v3": {"paths": {}},
         ROOT: {
             "kind": "APIResourceList",
             "apiVersion": "v1",

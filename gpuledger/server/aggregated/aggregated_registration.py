@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from gpuledger.server.aggregated.aggregated_discovery import API_SERVICE
 from ledger.kube.api.cluster_errors import ClusterError, Malformed, NotFound, VersionConflict
+from ledger.kube.client.access_review import QUERY_API_SERVICE as API_SERVICE
 from ledger.kube.client.api_client import ApiClient
 from ledger.runtime.tls.certificate_authority import CertificateError
 from webhook.configurations import trusted_authorities

@@ -1,12 +1,12 @@
 """Aggregated server: the listener of the aggregated API, with a TLS context of its own."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 
 from gpuledger.server.aggregated.aggregated_api import AggregatedApi, QueryGroupReviewer
 from gpuledger.server.aggregated.aggregated_registration import AggregatedRegistration
@@ -35,7 +35,7 @@ class AggregatedServer:
         settings: Settings,
         *,
         listener: Listener,
-        routes: list[Route],
+        routes: Sequence[BaseRoute],
         cluster_tasks: ClusterTasks,
         certificates: Tls,
     ) -> None:

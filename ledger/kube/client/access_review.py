@@ -13,6 +13,12 @@ from ledger.kube.client.api_client import ApiClient
 
 GROUP: Final = "gpuledger.io"
 
+QUERY_GROUP: Final = "query.gpuledger.io"
+"""Group of the aggregated API, with the same resources."""
+
+QUERY_VERSION: Final = "v1"
+QUERY_API_SERVICE: Final = f"{QUERY_VERSION}.{QUERY_GROUP}"
+
 SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
 """Prefix of the user names of service accounts."""
 

@@ -34,7 +34,8 @@ AGENTS: Final = "gpuledger-nodes"
 QUOTAS: Final = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 POLICIES: Final = "/apis/gpuledger.io/v1alpha1/ledgerpolicies"
-UNIVERSE: Final = "/apis/gpuledger.io/v1alpha1/universeresourcequotas"
+UNIVERSES: Final = "universeresourcequotas"
+UNIVERSE: Final = f"/apis/gpuledger.io/v1alpha1/{UNIVERSES}"
 NODES: Final = "/api/v1/nodes"
 REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1"
 APPS: Final = f"/apis/apps/v1/namespaces/{SYSTEM}"
@@ -63,19 +64,21 @@ UNINSTALL_RIGHTS: Final[list[Manifest]] = [
         "resourceNames": ["gpuledger"],
         "verbs": ["delete"],
     },
+    {
+        "apiGroups": ["apiregistration.k8s.io"],
+        "resources": ["apiservices"],
+        "resourceNames": ["v1.query.gpuledger.io"],
+        "verbs": ["get", "delete"],
+    },
     {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "patch"]},
     {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["resourcequotas/status"], "verbs": ["patch"]},
     {
         "apiGroups": ["gpuledger.io"],
-        "resources": ["universeresourcequotas", "ledgerpolicies"],
+        "resources": [UNIVERSES, "ledgerpolicies"],
         "verbs": ["list"],
     },
-    {
-        "apiGroups": ["gpuledger.io"],
-        "resources": ["universeresourcequotas/status"],
-        "verbs": ["patch"],
-    },
+    {"apiGroups": ["gpuledger.io"], "resources": [f"{UNIVERSES}/status"], "verbs": ["patch"]},
     {"apiGroups": ["apps"], "resources": ["deployments", "daemonsets"], "verbs": ["list", "patch"]},
 ]
 """The rights that the chart gives the account of the command."""

@@ -203,6 +203,7 @@ tls_ca: certificates.existingSecret
 tls_secret: certificates.existingSecret
 register_webhook: webhook.register
 register_service: webhook.register
+aggregated_listen: aggregatedAPI.enabled
 webhook_name: fullnameOverride
 webhook_failure_policy: webhook.failurePolicy
 exempt_namespaces: webhook.exemptNamespaces

@@ -9,6 +9,7 @@ from support.fakes.apiserver import on_loopback
 from support.fakes.canned_apiserver import CannedApiServer, failure
 
 from gpuledger.check.registered_webhooks import RegisteredInstallation
+from gpuledger.removal.api_service_leftover import find_api_service
 from gpuledger.removal.node_leftovers import find_nodes
 from gpuledger.removal.pod_leftovers import find_pods
 from gpuledger.removal.quota_leftovers import ZeroQuotas, find_quotas, find_universe_quotas
@@ -55,6 +56,32 @@ def quota(name: str, hard: dict[str, str], **meta: Any) -> dict[str, Any]:
 
 def shown(tasks: list[RemovalTask]) -> list[tuple[str, str]]:
     return [(task.thing.name, task.thing.action) for task in tasks]
+
+
+@pytest.mark.parametrize(
+    ("service", "deleted"),
+    [
+        ({"namespace": "gpuledger-system", "name": "gpuledger"}, True),
+        ({"namespace": "elsewhere", "name": "gpuledger"}, False),
+        ({"namespace": "gpuledger-system", "name": "another"}, False),
+        (None, False),
+    ],
+)
+async def test_api_service_of_the_installation_is_deleted(
+    answers: CannedApiServer, client: ApiClient, service: dict[str, str] | None, deleted: bool
+) -> None:
+    scope = RemovalScope(
+        namespace="gpuledger-system",
+        agents="",
+        name="gpuledger",
+        rules=RULES,
+        zero=ZeroQuotas.REPORT,
+    )
+    path = "/apis/apiregistration.k8s.io/v1/apiservices/v1.query.gpuledger.io"
+    assert await find_api_service(client, scope) == []
+    answers.by_path[path] = {"metadata": {"uid": "u"}, "spec": {"service": service}}
+    tasks = await find_api_service(client, scope)
+    assert [task.thing.name for task in tasks] == ["v1.query.gpuledger.io"] * deleted
 
 
 @pytest.mark.parametrize(

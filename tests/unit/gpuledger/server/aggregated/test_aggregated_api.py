@@ -45,6 +45,9 @@ async def echo(request: Request) -> Response:
         return JSONResponse({"error": error}, 400)
     if request.query_params.get("at") == "text":
         return PlainTextResponse("went wrong", 500)
+    if request.query_params.get("at") == "rights":
+        refusal = await request.scope["gpuledger.rights"]("list", "cards", "")
+        return JSONResponse({"status": refusal and refusal.status})
     return JSONResponse(dict(request.query_params), headers={"Gpuledger-Position": "7"})
 
 
@@ -253,3 +256,9 @@ async def test_questions_of_one_caller_are_limited(client: Client) -> None:
     assert statuses[0] == 403
     assert statuses[-1] == 429
     assert len(client.reviewer.asked) <= 110
+
+
+async def test_endpoint_asks_further_rights_of_the_caller(client: Client) -> None:
+    assert (await client.ask(f"{TEAM}?at=rights")).json() == {"status": 403}
+    assert client.reviewer.asked[-1][0].username == "alice"
+    assert client.reviewer.asked[-1][1:] == ("list", "cards", "")
