@@ -26,12 +26,12 @@ from gpuledger.server.aggregated.status_errors import Refusal, call_with_status
 from ledger.kube.client.access_review import QUERY_GROUP as GROUP
 from ledger.kube.client.access_review import KubernetesReviewer, Subject
 from ledger.runtime.http.token_reviews import NAME_CHARACTERS_MAX, TokenGuard
-from ledger.runtime.http.v1_access import PREFIX
+from ledger.runtime.http.v1_access import PREFIX, RIGHTS
 
 PROBES: Final = ("/livez", "/readyz", "/healthz")
 
-RIGHTS: Final = "gpuledger.rights"
-"""In the scope: returns why the caller may not, by verb, resource and namespace, None if it may."""
+OF_A_USER: Final = frozenset({"explain", "fit"})
+"""Resources whose answer depends on the user, by default the caller."""
 
 UNSUPPORTED: Final = frozenset(
     {"watch", "fieldSelector", "labelSelector", "resourceVersion", "continue"}
@@ -117,7 +117,7 @@ class AggregatedApi:
         query = self._query(QueryParams(scope["query_string"]), target)
         await self._authorize(caller, VERBS[scope["method"]], target)
         query["cluster"] = self._cluster
-        if target.resource == "explain":
+        if target.resource in OF_A_USER:
             query.setdefault("user", caller.username)
         path = PREFIX + target.resource
         return {

@@ -1,6 +1,7 @@
 """The aggregated API at a real API server: rights, impersonation, forged users, rotated CAs."""
 
 import asyncio
+import json
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -27,6 +28,7 @@ from tests.e2e.deployment.support.aggregation_cluster import (
     Certificates,
     Laptop,
     available,
+    kubeconfig,
     register,
     request,
 )
@@ -49,7 +51,7 @@ PLURALS: Final = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
-READS: Final = ["usage", "holders", "holds", "events", "denials", "drift"]
+READS: Final = ["usage", "holders", "holds", "events", "denials", "drift", "waiting"]
 TEAM_A: Final = f"{ROOT}/namespaces/team-a"
 
 
@@ -149,7 +151,7 @@ async def make_team(cluster: Cluster, name: str) -> None:
         },
         {
             "apiGroups": ["gpuledger.io", aggregation_cluster.GROUP],
-            "resources": ["explain"],
+            "resources": ["explain", "fit"],
             "verbs": ["create"],
         },
     ]
@@ -195,6 +197,22 @@ async def test_user_reads_no_other_namespace_nor_all(aggregation: Aggregation) -
         assert 'cannot list resource "holders" in API group "query.gpuledger.io"' in answer.message
     assert (await laptop.ask(f"{TEAM_A}/usage?namespace=team-b")).status == 400
     assert (await laptop.ask(f"{TEAM_A}/usage?cluster=other")).status == 403
+
+
+async def test_command_reads_with_a_kubeconfig(aggregation: Aggregation, tmp_path: Path) -> None:
+    certificate = aggregation.certificates.user("reader-team-a")
+    config = f"--kubeconfig={kubeconfig(aggregation.plane, certificate, tmp_path / 'config')}"
+    status, output, complaint = await typed("usage", config, "--namespace=team-a")
+    assert status == 0, complaint
+    assert [row["namespace"] for row in json.loads(output)] == ["team-a"]
+    status, output, complaint = await typed("usage", config, "--namespace=team-b")
+    assert (status, output) == (4, ""), (status, complaint)
+    manifest = tmp_path / "pod.json"
+    manifest.write_text(json.dumps(pod("big", memory=9000)))
+    status, output, complaint = await typed(
+        "explain", config, "--namespace=team-a", f"--file={manifest}"
+    )
+    assert (status, json.loads(output)["allowed"]) == (4, False), (status, complaint)
 
 
 async def test_impersonated_user_has_own_rights(aggregation: Aggregation) -> None:

@@ -4,6 +4,7 @@ A Service of the type ExternalName leads the API server to the port of a process
 """
 
 import itertools
+import json
 import ssl
 from pathlib import Path
 from typing import Any, Final
@@ -109,6 +110,30 @@ async def available(cluster: Cluster, *, wanted: str = "True") -> Manifest:
         within=SOON,
         what=f"the APIService is Available={wanted}",
     )
+
+
+def kubeconfig(plane: ControlPlane, certificate: str, file: Path) -> Path:
+    """Write a kubeconfig with a user's certificate."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
+        "clusters": [
+            {
+                "name": "test",
+                "cluster": {"server": plane.url, "certificate-authority": str(plane.ca)},
+            }
+        ],
+        "users": [
+            {
+                "name": "user",
+                "user": {"client-certificate": certificate, "client-key": certificate},
+            }
+        ],
+    }
+    file.write_text(json.dumps(config))
+    return file
 
 
 class Laptop:

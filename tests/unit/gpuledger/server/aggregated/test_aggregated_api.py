@@ -16,6 +16,7 @@ from gpuledger.server.aggregated.aggregated_discovery import ROOT
 from gpuledger.server.aggregated.front_proxy_trust import FrontProxyTrust, UntrustedProxy
 from ledger.kube.client.access_review import Subject
 from ledger.runtime.http.token_reviews import TokenGuard
+from ledger.runtime.http.v1_access import rights_of
 
 TEAM = f"{ROOT}/namespaces/team-a/holders"
 
@@ -46,7 +47,7 @@ async def echo(request: Request) -> Response:
     if request.query_params.get("at") == "text":
         return PlainTextResponse("went wrong", 500)
     if request.query_params.get("at") == "rights":
-        refusal = await request.scope["gpuledger.rights"]("list", "cards", "")
+        refusal = await rights_of(request.scope)("list", "cards", "")
         return JSONResponse({"status": refusal and refusal.status})
     return JSONResponse(dict(request.query_params), headers={"Gpuledger-Position": "7"})
 
