@@ -9,12 +9,18 @@ import pytest
 from support.pages.page_harness import FakeSource, Tenant, pages
 from support.pages.two_tenants import LAST, OWN, SECRETS, SHARED, THEIRS, two_tenants
 
-from gpuledger.page.page_source import WaitingRow
+from webhook.gates.waiting_report import WaitingRow
+
+
+def waiting(cluster: str, namespace: str, pod: str, obstacle: str) -> WaitingRow:
+    since = "2026-01-01T00:00:00Z"
+    return WaitingRow(cluster, namespace, pod, f"pods/{pod}", "u", {}, "", since, 1, obstacle)
+
 
 WAITING = [
-    WaitingRow("c1", "red", "pods/queued", 1, "2026-01-01T00:00:00Z", "all is full"),
-    WaitingRow("c1", "hidden-tenant", "pods/hidden-pod-9", 1, "2026-01-01T00:00:00Z", "full"),
-    WaitingRow("c2", "red", "pods/hidden-pod-8", 1, "2026-01-01T00:00:00Z", "full"),
+    waiting("c1", "red", "queued", "all is full"),
+    waiting("c1", "hidden-tenant", "hidden-pod-9", "full"),
+    waiting("c2", "red", "hidden-pod-8", "full"),
 ]
 OWN_PAGES = (
     "/page/namespace?namespace=red",
@@ -138,7 +144,7 @@ async def test_the_namespace_shows_what_fits_and_the_quota_that_limits(
 
 async def test_waiting_pods_have_no_estimate_without_a_past(tenant: httpx2.AsyncClient) -> None:
     text = (await tenant.get("/page/namespace?namespace=red")).text
-    assert "pods/queued" in text
+    assert "queued" in text
     assert "no estimate" in text
     assert "because 1 holders of this namespace have ended" in text
     past = (await tenant.get("/page/namespace?namespace=red&at=6")).text
