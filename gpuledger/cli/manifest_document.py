@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-PAUSE_STEPS: Final = 64
+PAUSE_STEPS: Final = 16
 PAUSE_SECONDS: Final = 0.0005
 """While YAML is read, other threads get the processor after so many steps, for so long."""
 

@@ -28,7 +28,13 @@ class LiveAnswers:
         `waiting` returns the waiting pods where this replica has them; None without a cluster.
         """
         self.waiting = LiveWaiting(replica.questions, waiting)
-        self.fit = LiveFit(validating, settings, follower=lambda: replica.follower)
+
+        def position() -> int:
+            return replica.writer.head.position if replica.writer is not None else 0
+
+        self.fit = LiveFit(
+            validating, settings, follower=lambda: replica.follower, position=position
+        )
         self._settings, self._validating = settings, validating
 
     def routes(self) -> list[Route]:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from gpuledger.cli import manifest_document
+from gpuledger.cli.manifest_document import ManifestProblem
 from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.manifest_fit.manifest_pods import card_requests
 from gpuledger.server.follower.follower_supervisor import FollowerSupervisor, FollowerUnavailable
@@ -22,7 +23,10 @@ from webhook.admission.explanation import NAMESPACE, Explanation, explain
 from webhook.admission.validating_webhook import ValidatingWebhook
 
 MANIFEST_BYTES_MAX: Final = 256 * 1024
-"""Largest manifest. YAML of this size takes a second."""
+"""Largest manifest."""
+
+YAML_BYTES_MAX: Final = 64 * 1024
+"""Largest manifest in YAML, which takes as long to read as JSON of a hundred times its size."""
 
 FITS_MAX: Final = 4
 """Most fits in progress; the follower tries one at a time."""
@@ -57,7 +61,11 @@ class LiveFitQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveFit:
-    """Fits manifests on the live ledger; `follower` returns the supervisor of the follower."""
+    """Fits manifests on the live ledger.
+
+    `follower` returns the supervisor of the follower, and `position` the newest stored position,
+    which the answer has at least.
+    """
 
     def __init__(
         self,
@@ -65,10 +73,13 @@ class LiveFit:
         settings: Settings,
         *,
         follower: Callable[[], FollowerSupervisor | None],
+        position: Callable[[], int],
     ) -> None:
         """Decide by this webhook, with the deadline of reviews."""
         self._validating, self._settings, self._follower = validating, settings, follower
+        self._position = position
         self._fitting: Counter[str] = Counter()
+        self._reading = asyncio.Lock()
 
     async def explain(self, question: LiveFitQuestion) -> Explanation:
         """Return the decision of the webhook about a manifest.
@@ -76,7 +87,7 @@ class LiveFit:
         Raises ManifestProblem, OtherNamespace, NamespaceMissing, BadReview and TimeoutError.
         """
         until = time.monotonic() + self._settings.admission_deadline_seconds
-        return await self._explained(await as_json(question.manifest, until), question, until)
+        return await self._explained(await self._as_json(question.manifest, until), question, until)
 
     async def fit(self, question: LiveFitQuestion) -> FitReport:
         """Return where the pods of a manifest fit.
@@ -89,7 +100,7 @@ class LiveFit:
 
     async def _fit(self, question: LiveFitQuestion) -> FitReport:
         until = time.monotonic() + self._settings.admission_deadline_seconds
-        body = await as_json(question.manifest, until)
+        body = await self._as_json(question.manifest, until)
         explained = await self._explained(body, question, until)
         where = explained.namespace.rpartition("/")[2] or question.namespace or NAMESPACE
         context = self._validating.context
@@ -101,6 +112,7 @@ class LiveFit:
             requests,
             within=where if question.restricted else "",
             nodes_max=question.nodes_max,
+            position=self._position(),
             seconds=_left(until),
         )
         return FitReport(
@@ -112,6 +124,22 @@ class LiveFit:
             answer.pods,
             question.restricted,
         )
+
+    async def _as_json(self, manifest: bytes, until: float) -> bytes:
+        """Return a manifest as JSON, until a monotonic time; one of YAML is read at a time.
+
+        Raises ManifestProblem and TimeoutError.
+        """
+        if manifest_document.is_json(manifest):
+            return manifest_document.as_json(manifest, MANIFEST)
+        if len(manifest) > YAML_BYTES_MAX:
+            raise ManifestProblem(
+                f"{MANIFEST} has {len(manifest)} bytes of YAML, the most is {YAML_BYTES_MAX}: leave"
+                " out what no pod needs, such as managedFields, or send JSON"
+            )
+        pause = manifest_document.pausing_until(until)
+        async with asyncio.timeout(_left(until)), self._reading:
+            return await asyncio.to_thread(manifest_document.as_json, manifest, MANIFEST, pause)
 
     async def _explained(self, body: bytes, question: LiveFitQuestion, until: float) -> Explanation:
         return await explain(
@@ -134,16 +162,6 @@ class LiveFit:
             self._fitting[namespace] -= 1
             if not self._fitting[namespace]:
                 del self._fitting[namespace]
-
-
-async def as_json(manifest: bytes, until: float) -> bytes:
-    """Return a manifest as JSON, until a monotonic time. Raises ManifestProblem and
-    TimeoutError."""
-    if manifest_document.is_json(manifest):
-        return manifest_document.as_json(manifest, MANIFEST)
-    return await asyncio.to_thread(
-        manifest_document.as_json, manifest, MANIFEST, manifest_document.pausing_until(until)
-    )
 
 
 def _left(until: float) -> float:

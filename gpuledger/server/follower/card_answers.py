@@ -24,11 +24,14 @@ from ledger.core.model.state import State
 from ledger.log.records import Record
 from ledger.runtime.settings.settings import Settings
 
+POLL_SECONDS: Final = 0.02
+"""Time between two looks for a position."""
+
 _log: Final = structlog.get_logger("gpuledger.server.follower")
 
 
 class CardQuestion(msgspec.Struct, frozen=True):
-    """A question of the service, to be answered within `seconds`.
+    """A question of the service, to be answered within `seconds` as of a `position` or later.
 
     Each report names at most `nodes_max` nodes; with `within`, it is restricted to the namespace of
     this local name.
@@ -38,6 +41,7 @@ class CardQuestion(msgspec.Struct, frozen=True):
     requests: list[PodCardRequest]
     within: str
     nodes_max: int
+    position: int
     seconds: float
 
 
@@ -99,6 +103,14 @@ class CardAnswers:
         """Return the position and the fits. Raises TimeoutError and CommandError."""
         if self._folded is None:
             raise CommandError(Exit.UNREACHABLE, "the follower still reads the log; try again")
+        while self._folded.state.position < question.position:
+            if time.monotonic() > until:
+                raise CommandError(
+                    Exit.UNREACHABLE,
+                    f"the follower has read position {self._folded.state.position} of"
+                    f" {question.position}; try again",
+                )
+            await asyncio.sleep(POLL_SECONDS)
         frozen = self._loaded(self._folded.state).frozen_copy()
         return frozen.position, await asyncio.to_thread(self._tried, frozen, question, until)
 

@@ -57,11 +57,19 @@ class FollowerSupervisor:
         self._asked: dict[int, asyncio.Future[CardAnswer]] = {}
 
     async def ask(
-        self, requests: list[PodCardRequest], *, within: str, nodes_max: int, seconds: float
+        self,
+        requests: list[PodCardRequest],
+        *,
+        within: str,
+        nodes_max: int,
+        position: int,
+        seconds: float,
     ) -> CardAnswer:
         """Ask where pods fit; see `CardQuestion`. Raises FollowerUnavailable and TimeoutError."""
         number = next(self._numbers)
-        line = msgspec.json.encode(CardQuestion(number, requests, within, nodes_max, seconds))
+        line = msgspec.json.encode(
+            CardQuestion(number, requests, within, nodes_max, position, seconds)
+        )
         if len(line) >= QUESTION_BYTES_MAX:
             raise FollowerUnavailable(
                 f"the requests of the manifest have more than {QUESTION_BYTES_MAX} bytes; give an"

@@ -1,6 +1,7 @@
 """`POST /v1/fit`: the report of the command, for tenants without names of others."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import httpx2
 import msgspec
 import pytest
 import yaml
+from msgspec import structs
 from starlette.applications import Starlette
 from support.builders.decide_and_fold import apply
 
@@ -77,14 +79,21 @@ class Follower:
 
     def __init__(self) -> None:
         self.cards = CardAnswers(Settings())
+        self.folded = Folded()
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def ask(
-        self, requests: list[PodCardRequest], *, within: str, nodes_max: int, seconds: float
+        self,
+        requests: list[PodCardRequest],
+        *,
+        within: str,
+        nodes_max: int,
+        position: int,
+        seconds: float,
     ) -> CardAnswer:
         await self.gate.wait()
-        asked = msgspec.json.encode(CardQuestion(1, requests, within, nodes_max, seconds))
+        asked = msgspec.json.encode(CardQuestion(1, requests, within, nodes_max, position, seconds))
         answer = await self.cards.answer(msgspec.json.decode(asked, type=CardQuestion))
         if answer.problem:
             raise FollowerUnavailable(answer.problem)
@@ -108,7 +117,7 @@ class Reviewer:
 @pytest.fixture
 def follower() -> Follower:
     follower = Follower()
-    follower.cards.start(Folded())
+    follower.cards.start(follower.folded)
     return follower
 
 
@@ -121,7 +130,8 @@ def app(follower: Follower) -> AccessRequired[str]:
         settings=admission_from_settings.admission_settings(settings),
         context=admission_from_settings.cluster_context(settings, ledger),
     )
-    live: Any = LiveFit(validating, settings, follower=lambda: follower)  # type: ignore[arg-type, return-value]
+    asked: Any = lambda: follower  # noqa: E731
+    live = LiveFit(validating, settings, follower=asked, position=lambda: ledger.state.position)
     routes = [FitEndpoint(live, settings).route()]
     return AccessRequired(Starlette(routes=routes), TokenGuard(Reviewer()), cluster="local")
 
@@ -264,8 +274,30 @@ async def test_fits_beyond_the_bound_of_a_namespace_are_refused_at_once(
 async def test_a_trial_is_ended_at_its_deadline(follower: Follower) -> None:
     devices = PodDeviceRequest((ContainerDeviceRequests("main", Phase.APP, (ONE_CARD,)),))
     for seconds, problem in ((30.0, ""), (0.0, "trying the cards took longer than 0.0 s")):
-        question = CardQuestion(1, [PodCardRequest("job", devices)], "", 1, seconds)
+        question = CardQuestion(1, [PodCardRequest("job", devices)], "", 1, 0, seconds)
         assert (await follower.cards.answer(question)).problem == problem
+
+
+async def test_a_position_that_the_follower_has_not_read_is_waited_for(
+    follower: Follower,
+) -> None:
+    question = CardQuestion(1, [], "", 1, 1, 0.1)
+    behind = await follower.cards.answer(question)
+    assert "has read position 0 of 1" in behind.problem
+    asked = asyncio.create_task(follower.cards.answer(structs.replace(question, seconds=30.0)))
+    await asyncio.sleep(0.05)
+    assert not asked.done()
+    follower.folded.state.position = 1
+    assert (await asked).problem == ""
+
+
+async def test_large_yaml_is_refused_and_json_of_that_size_is_not(app: Any) -> None:
+    manifest = pod(5_000)
+    manifest["metadata"]["annotations"] = {"note": "x" * live_fit.YAML_BYTES_MAX}
+    refused = await ask(app, manifest)
+    assert refused.status_code == 400
+    assert "or send JSON" in refused.json()["error"]["message"]
+    assert (await ask(app, json.dumps(manifest))).status_code == 200
 
 
 async def test_a_defect_of_the_trial_is_answered_and_the_next_fit_works(
@@ -281,4 +313,4 @@ async def test_a_defect_of_the_trial_is_answered_and_the_next_fit_works(
 async def test_without_a_follower_the_remedy_is_named(app: Any) -> None:
     follower = Follower()
     with pytest.raises(FollowerUnavailable, match="try again"):
-        await follower.ask([], within="", nodes_max=1, seconds=1.0)
+        await follower.ask([], within="", nodes_max=1, position=0, seconds=1.0)
