@@ -29,8 +29,8 @@ def page(note: str) -> str:
         "## Quotas and cards",
         "",
         "These come from the projection. Only the replica that settles its cluster"
-        " (`gpuledger_settler`) lists quotas and cards, so a sum over all replicas is right. It"
-        " lists those of its own cluster, and the quotas over many namespaces if the cluster is"
+        " (`gpuledger_settler` is 1) lists quotas and cards, so a sum over all replicas is right."
+        " It lists those of its own cluster, and the quotas over many namespaces if the cluster is"
         " the [authority](settings.md). After the end of that replica another one lists them"
         " within five seconds; a scrape in between finds none.",
         "",

@@ -40,6 +40,7 @@ class ServiceMetrics:
         telemetry.read("log_max_bytes", lambda: _extent(replica)[1])
         telemetry.read("queue_commands", lambda: replica.writer.waiting if replica.writer else 0)
         telemetry.read("owner", replica.is_owner)
+        telemetry.read("settler", replica.is_active)
         telemetry.read("snapshot_position", lambda: replica.snapshot.position)
         telemetry.read("snapshot_timestamp_seconds", lambda: replica.snapshot.taken)
         telemetry.read("durability_degraded", self._degraded)
@@ -54,7 +55,6 @@ class ServiceMetrics:
         context, settlement = cluster_tasks.context, cluster_tasks.settlement
         telemetry, parents = self._telemetry, context.parents
         telemetry.read("holds_open", lambda: settlement.open_attempts)
-        telemetry.read("settler", self._replica.is_active)
         unrecognized = context.owner_chains.unrecognized_controllers
         telemetry.read("controllers_not_believed", lambda: len(unrecognized))
         refused = context.refused_hami_accounts

@@ -104,7 +104,9 @@ METRICS: Final = (
     Metric("snapshot_timestamp_seconds", MetricKind.GAUGE, "Unix time of the newest snapshot."),
     Metric("owner", MetricKind.GAUGE, "1 while this process is the preferred writer of its shard."),
     Metric(
-        "settler", MetricKind.GAUGE, "1 while this process is the one that settles its cluster."
+        "settler",
+        MetricKind.GAUGE,
+        "1 while this process settles its cluster, and lists its quotas and cards.",
     ),
     Metric(
         "durability_degraded",

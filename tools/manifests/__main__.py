@@ -10,8 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tools.manifests import chart_lint, kustomize_files, prometheus_lint, settings_schema
+from tools.manifests import (
+    chart_lint,
+    dashboards,
+    kustomize_files,
+    prometheus_lint,
+    settings_schema,
+)
 from tools.manifests.helm_chart import HelmFailed
+from tools.manifests.prometheus_lint import DASHBOARDS
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -20,6 +27,7 @@ def rendered(root: Path) -> dict[Path, str]:
     """Return the text of every file that is rendered. Raises HelmFailed."""
     deploy = root / kustomize_files.DEPLOY
     texts = {deploy / path: text for path, text in kustomize_files.files(root).items()}
+    texts |= {root / DASHBOARDS / name: text for name, text in dashboards.files().items()}
     return texts | {root / settings_schema.SCHEMA: settings_schema.with_settings(root)}
 
 

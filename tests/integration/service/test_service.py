@@ -27,6 +27,8 @@ from support.servers.tls_server import ClientAuthority
 from ledger.core.model.denials import Reason
 from ledger.log.embedded import server_files
 from ledger.log.embedded.store_lock import acquire
+from ledger.runtime.metric_table import METRICS
+from projections.api.usage_families import USAGE_METRICS
 
 pytestmark = pytest.mark.integration
 
@@ -193,9 +195,15 @@ async def test_the_metrics_contain_review_durations_by_webhook(tmp_path: Path) -
         async with service.client() as client:
             await post(client, creation("p"))
             await client.post("/admission/mutate", content=b"no review")
-            lines = (await client.get("/metrics")).text.splitlines()
+            text = (await client.get("/metrics")).text
     for webhook in ("mutate", "validate"):
-        assert f'gpuledger_admission_seconds_count{{webhook="{webhook}"}} 1.0' in lines
+        assert f'gpuledger_admission_seconds_count{{webhook="{webhook}"}} 1.0' in text.splitlines()
+    # The tables are what dashboards and alerts are checked against.
+    served = {
+        line.split()[2]: line.split()[3] for line in text.splitlines() if line.startswith("# TYPE")
+    }
+    listed = {metric.full_name: metric.kind.value for metric in (*METRICS, *USAGE_METRICS)}
+    assert served == listed
 
 
 async def _shown(client: httpx2.AsyncClient, path: str, text: str) -> None:

@@ -128,7 +128,7 @@ def test_an_alert_without_a_test_is_found() -> None:
 
 def test_an_expression_of_a_dashboard_that_cannot_be_parsed_is_found(rules: Path) -> None:
     skip_without_promtool()
-    plant(rules, f"{DASHBOARDS}/gpuledger.json", "sum(gpuledger_ready", "sum(gpuledger_ready(")
+    plant(rules, f"{DASHBOARDS}/health.json", "sum(gpuledger_ready", "sum(gpuledger_ready(")
     findings = list(prometheus_lint.dashboard_findings(rules))
     assert any(f"{DASHBOARDS}: promtool check" in line for line in findings)
 

@@ -1,6 +1,8 @@
 """Metrics: the table, what is exposed, and bounds."""
 
 import re
+import shutil
+import subprocess
 import threading
 from pathlib import Path
 
@@ -41,6 +43,34 @@ def test_names_and_units_follow_the_rules_of_prometheus() -> None:
         assert bool(metric.buckets) == (metric.kind is MetricKind.HISTOGRAM)
     names = [metric.name for metric in (*METRICS, *USAGE_METRICS)]
     assert len(set(names)) == len(names)
+
+
+async def test_promtool_has_no_objection_to_the_metrics() -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed (Debian package prometheus): no metric was checked")
+    metrics = Telemetry()
+    metrics.count("decisions_total", "denied", "ExceedsLimit")
+    metrics.observe("admission_seconds", 1.0, "validate")
+    lines = (await scrape(metrics)).text.splitlines()
+    for metric in USAGE_METRICS:
+        lines += [f"# HELP {metric.full_name} {metric.help}", f"# TYPE {metric.full_name} gauge"]
+        lines.append(f"{metric.full_name} 1")
+    assert objections(lines) == ""
+    bad = ["# HELP gpuledger_wait_milliseconds Wait.", "# TYPE gpuledger_wait_milliseconds gauge"]
+    assert "milliseconds" in objections([*lines, *bad, "gpuledger_wait_milliseconds 1"])
+
+
+def objections(lines: list[str]) -> str:
+    text = "\n".join(lines) + "\n"
+    done = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout + done.stderr
 
 
 async def test_every_metric_without_labels_is_there_from_the_start() -> None:
