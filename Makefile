@@ -104,6 +104,9 @@ bench-growth: setup ## what grows with events and holds; an hour; smaller by EVE
 simulate: setup ## simulate seeded faults; SEEDS=N
 	PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(SEEDS) --workers $(WORKERS)
 
+screenshots: setup ## write docs/images by opening the pages in Chromium; needs chromium and pngquant
+	GPULEDGER_SCREENSHOTS=docs/images $(BIN)/pytest -q tests/integration/pages/test_screenshots.py
+
 lint: setup ## style, types, import arrows, sizes, names and words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -143,4 +146,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench bench-growth simulate lint manifests image image-reproducible airgap krew docs lock clean
+.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench bench-growth simulate screenshots lint manifests image image-reproducible airgap krew docs lock clean

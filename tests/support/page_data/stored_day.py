@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +13,11 @@ from support.page_data.working_day import DayLog
 from gpuledger.storage.open_log import open_log
 from gpuledger.wiring import store_layout
 from ledger.log.log_port import Log
+from ledger.log.recovery.log_end_check import HeadFile, LogHead
 from ledger.runtime.settings.settings import Settings
 from projections.projector import denial_projector, projector
 from projections.store.readers import Readers
-from projections.store.store_writer import Store
+from projections.store.store_writer import ProjectionHead, Store
 
 APPENDED_AT_ONCE: Final = 256
 SECONDS: Final = 60.0
@@ -31,7 +33,15 @@ async def store_day(folder: Path, day: DayLog) -> None:
     settings = Settings(store_dir=str(folder))
     async with open_log(settings, create=True) as opened:
         await _append(opened.log.append, day.payloads)
-        await _project(folder / store_layout.PROJECTION, opened.log, day.denials)
+        head = await _project(folder / store_layout.PROJECTION, opened.log, day.denials)
+    await HeadFile(folder / store_layout.HEAD).note(LogHead(head.position, head.hash.hex()))
+
+
+def stored_day_in(folder: Path, day: DayLog) -> Path:
+    """Write a log into a new store and return its folder, while this thread has an event loop."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, store_day(folder, day)).result()
+    return folder
 
 
 async def project_day(path: Path, day: DayLog) -> None:
@@ -48,11 +58,11 @@ async def _append(
         await asyncio.gather(*(append(payload, position) for position, payload in numbered))
 
 
-async def _project(path: Path, log: Log, denials: Sequence[bytes]) -> None:
+async def _project(path: Path, log: Log, denials: Sequence[bytes]) -> ProjectionHead:
     for payload in denials:
         await log.publish_denial(payload)
     async with await Store.open(path) as store:
-        await projector.replay(log, store)
+        head = await projector.replay(log, store)
         following = asyncio.create_task(denial_projector.follow(log, store))
         try:
             async with asyncio.timeout(SECONDS), Readers(path) as readers:
@@ -62,6 +72,7 @@ async def _project(path: Path, log: Log, denials: Sequence[bytes]) -> None:
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+    return head
 
 
 async def _denials_in(readers: Readers) -> int:
