@@ -15,7 +15,7 @@ import chart_values
 import metric_tables
 import typer
 import yaml
-from table_texts import EXITS, REASONS
+from table_texts import EXITS, OUTPUT, REASONS
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from gpuledger.cli.command_wrapper import help_of
@@ -49,6 +49,7 @@ def command_line() -> str:
         " to standard error. Values without an option of the command (NATS credentials, for"
         " instance) come from `--config` or the environment, as in [settings](settings.md).",
         "",
+        *OUTPUT,
         "| exit code | meaning |",
         "|---|---|",
         *(f"| {code.value} | {EXITS[code]} |" for code in Exit),

@@ -5,6 +5,38 @@ from typing import Final
 from gpuledger.cli.exit_codes import Exit
 from ledger.core.model.denials import Reason
 
+OUTPUT: Final = (
+    "## Output",
+    "",
+    "`-o` chooses the format, and `--no-headers` leaves the header of a table or CSV out.",
+    "",
+    "| `-o` | output |",
+    "|---|---|",
+    "| `table` | The columns that matter: ages as kubectl writes them, resources without"
+    " `nvidia.com/`, and amounts in the unit of their resource: `16000Mi` of memory, `60%` of a"
+    " card's cores. The column of the namespace is left out with `-n`, that of the cluster if there"
+    " is one. In a pipe, the columns are the same. |",
+    "| `wide` | All columns, with full names, amounts in whole numbers and times in RFC 3339. |",
+    "| `name` | One name per line, without repetitions, for the arguments of other commands. |",
+    "| `csv` | All columns, for spreadsheets. A text that a spreadsheet would take for a formula"
+    " begins with an apostrophe. |",
+    "| `json`, `yaml` | All fields. Amounts are integers in the unit of their resource: cards, MiB,"
+    " percent of a card. |",
+    "",
+    "A terminal gets the default view in its width. Long texts continue on the next line, and long"
+    " names lose their middle (`…`). Columns without room are named on standard error. Scripts read"
+    " `json` or `csv`.",
+    "",
+    "`-A` lists all namespaces, also where another namespace is the default.",
+    "",
+    "`gpuledger --install-completion` installs the completion of commands, options and formats for"
+    " bash, zsh and fish.",
+    "",
+    "## Exit codes",
+    "",
+)
+"""The part of the page about commands on formats."""
+
 EXITS: Final = {
     Exit.OK: "Done, or what was checked holds.",
     Exit.FAILED: "Failed, or what was checked does not hold.",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from gpuledger.cli.output import Output, headers_shown
 from ledger.runtime.settings import setting_sources, setting_texts
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -49,6 +50,15 @@ _CONFIG: Final = inspect.Parameter(
             help="TOML file with settings.",
             envvar=setting_sources.CONFIG_VARIABLE,
         ),
+    ],
+)
+
+_NO_HEADERS: Final = inspect.Parameter(
+    "no_headers",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--no-headers", help="Leave the header of a table or CSV out.")
     ],
 )
 
@@ -122,10 +132,12 @@ def _entry(body: Body, takes: tuple[str, ...], retired: tuple[str, ...]) -> Call
 
     def entry(**given: Any) -> None:
         values = {name: _text(given.pop(name)) for name in (*takes, *retired)}
+        headers_shown.set(not given.pop("no_headers", False))
         _run(body, values, given.pop("config"), given)
 
     own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    parameters += [_NO_HEADERS for parameter in own if parameter.annotation == Output]
     parameters += [_option(name) for name in takes]
     parameters += [_retired_option(name) for name in retired]
     entry.__signature__ = inspect.Signature([*parameters, _CONFIG])  # type: ignore[attr-defined]

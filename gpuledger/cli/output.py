@@ -1,121 +1,177 @@
-"""Output: rows as a table, JSON or YAML on standard output.
+"""Output: rows as a table, names, CSV, JSON or YAML on standard output.
 
-In a pipe a table has plain columns with upper-case headers, for `awk` and `grep`; on a terminal
-Rich draws it. JSON and YAML are a list of objects, or one object for a command with one result;
-amounts are integers in the unit of their resource.
+The default view of a table has the columns that matter, with amounts in their units and ages; a
+terminal gets them in its width, and a pipe in full, with the same columns. The wide view, CSV, JSON
+and YAML have everything. JSON and YAML are a list of objects, or one object for a command with one
+result; amounts are integers in the unit of their resource.
 """
 
 import os
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextvars import ContextVar
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-GAP: Final = "   "
-"""Separator of columns, as in kubectl."""
+from gpuledger.cli import table_layout
+from gpuledger.cli.csv_rows import csv_header, csv_line
+from gpuledger.cli.display_texts import columns_of
+from gpuledger.cli.table_columns import Listing, TableColumn
+from gpuledger.cli.table_layout import TableLines, aligned, natural_widths, table_lines, wrapped
+
+STREAM_WIDTH: Final = 80
+"""Width for which the columns of a stream are chosen; a wider terminal shortens less."""
 
 
 class Format(StrEnum):
     """The format of a command's output."""
 
     TABLE = "table"
+    WIDE = "wide"
+    NAME = "name"
+    CSV = "csv"
     JSON = "json"
     YAML = "yaml"
 
+    @property
+    def is_object(self) -> bool:
+        """Return whether it shows whole objects, not cells."""
+        return self in (Format.JSON, Format.YAML)
+
+
+OBJECT_FORMATS: Final = "table|json|yaml"
+
+headers_shown: ContextVar[bool] = ContextVar("headers_shown", default=True)
+"""Whether tables and CSV begin with a header, by the option --no-headers."""
+
+
+def _not_of_rows(chosen: Format) -> Format:
+    """Refuse the formats of rows. Raises BadParameter."""
+    if chosen in (Format.WIDE, Format.NAME, Format.CSV):
+        raise typer.BadParameter(
+            f"{str(chosen)!r} is for commands with rows: give {OBJECT_FORMATS}"
+        )
+    return chosen
+
 
 Output = Annotated[
-    Format, typer.Option("--output", "-o", help="How to print.", metavar="table|json|yaml")
+    Format,
+    typer.Option("--output", "-o", help="How to print.", metavar="table|wide|name|csv|json|yaml"),
 ]
-"""The option of every command with data."""
+"""The option of every command with rows."""
 
-
-class TableColumn(msgspec.Struct, frozen=True):
-    """A column of a table: its header, the cell of a row, and whether it holds numbers."""
-
-    header: str
-    cell: Callable[[Any], str]
-    number: bool = False
-    width: int = 0
-    """Least width, for lines that are printed before all rows are available."""
-
-
-def text(header: str, name: str) -> TableColumn:
-    """Return a column with a field of the row; an empty field shows as `-`."""
-    return TableColumn(header, lambda row: str(getattr(row, name)) or "-")
-
-
-def number(header: str, name: str) -> TableColumn:
-    """Return a column with a number of the row."""
-    return TableColumn(header, lambda row: str(getattr(row, name)), number=True)
-
-
-def flag(header: str, name: str) -> TableColumn:
-    """Return a column with yes or no."""
-    return TableColumn(header, lambda row: "yes" if getattr(row, name) else "no")
-
-
-def amounts(header: str, name: str) -> TableColumn:
-    """Return a column with amounts, `resource=amount,…`."""
-    return TableColumn(header, lambda row: joined(getattr(row, name)))
-
-
-def joined(quantities: dict[str, int]) -> str:
-    """Write amounts as one word."""
-    return ",".join(f"{resource}={amount}" for resource, amount in quantities.items()) or "-"
+ObjectOutput = Annotated[
+    Format,
+    typer.Option(
+        "--output", "-o", help="How to print.", metavar=OBJECT_FORMATS, callback=_not_of_rows
+    ),
+]
+"""The option of a command whose result has no rows."""
 
 
 def show_rows(
-    rows: Sequence[Any], columns: Sequence[TableColumn], output: Format, nothing: str
+    rows: Sequence[Any], listing: Listing, output: Format, nothing: str, *, namespace: str = ""
 ) -> None:
-    """Print rows; for an empty table, print the sentence `nothing` on standard error."""
-    if output is not Format.TABLE:
+    """Print rows; for an empty table, print the sentence `nothing` on standard error.
+
+    The default view leaves the namespace out if it is the given one in all rows.
+    """
+    if output.is_object:
         _show_encoded(rows, output)
-    elif rows:
-        _show_table(rows, columns)
-    else:
+    elif output is Format.CSV:
+        _show_csv(rows, listing)
+    elif not rows:
         typer.echo(nothing, err=True)
-
-
-def show_one(value: Any, columns: Sequence[TableColumn], output: Format) -> None:
-    """Print one object: as such, or as a table of one row."""
-    if output is Format.TABLE:
-        _show_table([value], columns)
+    elif output is Format.NAME:
+        column = listing.name_column()
+        for name in dict.fromkeys(column.harmless_cell(row) for row in rows):
+            _write(name)
     else:
+        _show_table(rows, listing, output, namespace)
+
+
+def show_one(value: Any, listing: Listing, output: Format) -> None:
+    """Print one object: as such, as one row, or line by line where a terminal is too narrow."""
+    columns = listing.view or listing.wide
+    cells = [column.harmless_cell(value) for column in columns]
+    if output.is_object:
         _show_encoded(value, output)
-
-
-class RowStream:
-    """A stream of rows: JSON as one object per line, YAML as a list, or a table."""
-
-    def __init__(self, columns: Sequence[TableColumn], output: Format) -> None:
-        """Prepare; a table's header is printed with the first row."""
-        self._columns = columns
-        self._output = output
-        self.begun = False
-
-    def show(self, row: Any) -> None:
-        """Print a row."""
-        header, self.begun = not self.begun, True
-        if self._output is Format.JSON:
-            _write(msgspec.json.encode(row).decode())
-        elif self._output is Format.YAML:
-            _show_encoded([row], Format.YAML)
-        else:
-            if header:
-                _write(self._line([column.header for column in self._columns]))
-            _write(self._line(_cells(row, self._columns)))
-
-    def _line(self, cells: Sequence[str]) -> str:
-        widths = [column.width for column in self._columns]
-        return _aligned(cells, widths, self._columns)
+    elif output is Format.TABLE and sys.stdout.isatty() and not _fits(columns, cells):
+        wide = max(columns_of(column.header) for column in columns)
+        for column, cell in zip(columns, cells, strict=True):
+            _write(f"{_bold(column.header.ljust(wide))}{table_layout.GAP}{cell}")
+    else:
+        show_rows([value], listing, output, "")
 
 
 def show_object(value: Any, output: Format) -> None:
     """Print one object as JSON or YAML."""
     _show_encoded(value, output)
+
+
+def view_lines(
+    rows: Sequence[Any], listing: Listing, width: int, *, namespace: str = ""
+) -> TableLines:
+    """Return the default view of rows for a terminal of `width` columns; there is one at least."""
+    columns = listing.view or listing.wide
+    cells = [[column.harmless_cell(row) for column in columns] for row in rows]
+    places = listing.shown(cells, namespace)
+    chosen = [[line[place] for place in places] for line in cells]
+    return table_lines([columns[place] for place in places], chosen, width)
+
+
+class RowStream:
+    """A stream of rows: JSON as one object per line, YAML as a list, or lines of a table."""
+
+    def __init__(self, listing: Listing, output: Format) -> None:
+        """Prepare; a table's header is printed with the first row."""
+        self._listing = listing
+        self._output = output
+        self._columns = listing.wide
+        if output is Format.TABLE:
+            self._columns = listing.view or listing.wide
+        self.begun = False
+
+    def show(self, row: Any) -> None:
+        """Print a row."""
+        header, self.begun = not self.begun and headers_shown.get(), True
+        if self._output is Format.JSON:
+            _write(msgspec.json.encode(row).decode())
+        elif self._output is Format.YAML:
+            _show_encoded([row], Format.YAML)
+        elif self._output is Format.NAME:
+            _write(self._listing.name_column().harmless_cell(row))
+        elif self._output is Format.CSV:
+            columns = self._listing.csv or self._listing.wide
+            for line in (*([csv_header(columns)] if header else []), csv_line(row, columns)):
+                _write(line)
+        else:
+            if header:
+                self._line([column.header for column in self._columns], header=True)
+            self._line([column.harmless_cell(row) for column in self._columns])
+
+    def _line(self, cells: list[str], *, header: bool = False) -> None:
+        """Print cells; the last one continues on further lines of a terminal."""
+        widths = [column.width for column in self._columns]
+        if self._output is not Format.TABLE or not sys.stdout.isatty():
+            _write(_plain(cells, widths, self._columns))
+            return
+        room = _terminal_width() - STREAM_WIDTH
+        widths = [
+            width + max(room, 0) // 3 if column.least else width
+            for width, column in zip(widths, self._columns, strict=True)
+        ]
+        head = aligned(cells[:-1], widths[:-1], self._columns[:-1], table_layout.NARROW_GAP)
+        begin = sum(widths[:-1]) + len(table_layout.NARROW_GAP) * (len(widths) - 1)
+        rest = wrapped(cells[-1], max(_terminal_width() - begin, table_layout.BESIDE_LEAST // 2))
+        line = f"{head.ljust(begin)}{rest[0]}"
+        _write(_bold(line) if header else line)
+        for more in rest[1:]:
+            _write(" " * begin + more)
 
 
 def _show_encoded(value: Any, output: Format) -> None:
@@ -128,17 +184,64 @@ def _show_encoded(value: Any, output: Format) -> None:
     _write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
-def _show_table(rows: Sequence[Any], columns: Sequence[TableColumn]) -> None:
-    cells = [_cells(row, columns) for row in rows]
-    if sys.stdout.isatty():
-        _draw(cells, columns)
+def _show_csv(rows: Sequence[Any], listing: Listing) -> None:
+    columns = listing.csv or listing.wide
+    if headers_shown.get():
+        _write(csv_header(columns))
+    for row in rows:
+        _write(csv_line(row, columns))
+
+
+def _show_table(rows: Sequence[Any], listing: Listing, output: Format, namespace: str) -> None:
+    if output is Format.TABLE and sys.stdout.isatty():
+        table = view_lines(rows, listing, _terminal_width(), namespace=namespace)
+        _write_table(table.header, table.lines)
+        if table.left_out:
+            left_out = ", ".join(table.left_out)
+            typer.echo(f"No room for {left_out}: widen the terminal, or give -o wide.", err=True)
         return
-    widths = [
-        max(len(column.header), *(len(line[index]) for line in cells))
-        for index, column in enumerate(columns)
-    ]
-    for line in ([column.header for column in columns], *cells):
-        _write(_aligned(line, widths, columns))
+    of_view = output is Format.TABLE
+    columns = (listing.view or listing.wide) if of_view else listing.wide
+    cells = [[column.harmless_cell(row) for column in columns] for row in rows]
+    places = listing.shown(cells, namespace) if of_view else range(len(columns))
+    shown = [columns[place] for place in places]
+    cells = [[line[place] for place in places] for line in cells]
+    widths = natural_widths(shown, cells)
+    header = _plain([column.header for column in shown], widths, shown)
+    _write_table(header, [_plain(line, widths, shown) for line in cells])
+
+
+def _plain(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TableColumn]) -> str:
+    """Return cells as one line, each in full."""
+    padded = (
+        cell.rjust(width) if column.number else cell.ljust(width)
+        for cell, width, column in zip(cells, widths, columns, strict=True)
+    )
+    return table_layout.GAP.join(padded).rstrip()
+
+
+def _write_table(header: str, lines: Sequence[str]) -> None:
+    """Print a table; its header is bold on a terminal."""
+    if headers_shown.get():
+        _write(_bold(header))
+    for line in lines:
+        _write(line)
+
+
+def _fits(columns: Sequence[TableColumn], cells: list[str]) -> bool:
+    widths = natural_widths(columns, [cells])
+    return sum(widths) + len(table_layout.GAP) * (len(widths) - 1) <= _terminal_width()
+
+
+def _terminal_width() -> int:
+    return shutil.get_terminal_size().columns
+
+
+def _bold(text: str) -> str:
+    """Return a text in bold on a terminal that shows it."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ:
+        return text
+    return typer.style(text, bold=True)
 
 
 def _write(text: str) -> None:
@@ -156,40 +259,3 @@ def _write(text: str) -> None:
 
         why = error.strerror or str(error)
         raise CommandError(Exit.FAILED, f"standard output cannot be written: {why}") from error
-
-
-def _cells(row: Any, columns: Sequence[TableColumn]) -> list[str]:
-    return [_harmless(column.cell(row)) for column in columns]
-
-
-def _harmless(cell: str) -> str:
-    """Escape unprintable characters, so that names cannot forge lines or control a terminal."""
-    if cell.isprintable():
-        return cell
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in cell
-    )
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TableColumn]) -> str:
-    aligned = [
-        cell.rjust(width) if column.number else cell.ljust(width)
-        for cell, width, column in zip(cells, widths, columns, strict=True)
-    ]
-    return GAP.join(aligned).rstrip()
-
-
-def _draw(cells: Sequence[Sequence[str]], columns: Sequence[TableColumn]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
-    for column in columns:
-        side: Literal["left", "right"] = "right" if column.number else "left"
-        table.add_column(column.header, justify=side, overflow="fold")
-    for line in cells:
-        # A Text is shown unchanged, so that brackets in names are not read as markup.
-        table.add_row(*(Text(cell) for cell in line))
-    Console().print(table)

@@ -7,7 +7,8 @@ import msgspec
 import typer
 
 from gpuledger.cli.command_wrapper import command
-from gpuledger.cli.output import Format, Output, show_rows, text
+from gpuledger.cli.output import Format, Output, show_rows
+from gpuledger.cli.table_columns import Listing, sentence, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
@@ -86,7 +87,18 @@ class FindingLine(msgspec.Struct, frozen=True):
     text: str
 
 
-_LINES: Final = (text("RESULT", "outcome"), text("CHECK", "check"), text("FOUND", "text"))
+_LINES: Final = Listing(
+    (text("RESULT", "outcome"), text("CHECK", "check"), sentence("FOUND", "text")), name="CHECK"
+)
+_FINDINGS: Final = Listing(
+    name="CHECK",
+    wide=(
+        text("RESULT", "outcome"),
+        text("CHECK", "check"),
+        text("FOUND", "observation"),
+        text("REMEDY", "remedy"),
+    ),
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -140,11 +152,11 @@ async def check(  # noqa: PLR0913 - every option is one
         before_install=before_install,
         storage_classes=storage_class or (),
     )
-    if output is Format.TABLE:
+    if output in (Format.TABLE, Format.WIDE):
         show_rows(_lines(findings), _LINES, output, "")
         typer.echo(_summary(findings), err=True)
     else:
-        show_rows(findings, (), output, "")
+        show_rows(findings, _FINDINGS, output, "")
     raise typer.Exit(exit_status(findings, waited=wait > 0))
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command, group
-from gpuledger.cli.output import Format, Output, TableColumn, number, show_object, show_rows, text
+from gpuledger.cli.output import Format, Output, show_object, show_rows
+from gpuledger.cli.table_columns import Listing, TableColumn, name, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
@@ -35,11 +36,11 @@ _TAKES = (
 )
 
 
-def _pair(header: str, name: str) -> TableColumn:
+def _pair(header: str, amount: str) -> TableColumn:
     """Return a column with the amounts of a card in the ledger and in HAMi."""
     return TableColumn(
         header,
-        lambda row: f"{getattr(row, f'used_{name}')}/{getattr(row, f'hami_{name}')}",
+        lambda row: f"{getattr(row, f'used_{amount}')}/{getattr(row, f'hami_{amount}')}",
         number=True,
     )
 
@@ -50,13 +51,16 @@ _WHY = {
 }
 """Consequences of leaving out a setting that an import advises."""
 
-_CARDS = (
-    text("NODE", "node"),
-    text("UUID", "uuid"),
+_AMOUNTS = (
     number("LIMIT", "memory"),
     _pair("MEMORY/HAMI", "memory"),
     _pair("CORES/HAMI", "cores"),
     _pair("SLOTS/HAMI", "slots"),
+)
+_CARDS = Listing(
+    wide=(text("NODE", "node"), text("UUID", "uuid"), *_AMOUNTS),
+    view=(name("NODE", "node"), name("UUID", "uuid"), *_AMOUNTS),
+    name="UUID",
 )
 
 
@@ -86,11 +90,11 @@ async def hami(
     from gpuledger.cli.exit_codes import Exit
 
     report = await import_hami(loaded.settings, dry_run=dry_run)
-    if output is Format.TABLE:
+    if output.is_object:
+        show_object(report, output)
+    else:
         show_rows(report.cards, _CARDS, output, "No node announces cards.")
         _print_report(report)
-    else:
-        show_object(report, output)
     if report.problems:
         raise typer.Exit(Exit.FAILED)
 

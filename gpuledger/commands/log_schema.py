@@ -1,15 +1,14 @@
 """`gpuledger log`: the schema of the log's records."""
 
 from gpuledger.cli.command_wrapper import command, group
-from gpuledger.cli.output import Format, Output, number, show_one
+from gpuledger.cli.output import Format, Output, show_one
+from gpuledger.cli.table_columns import Listing, number
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group("Raise the schema of the log's records.", "gpuledger log raise-schema")
 
-_COLUMNS = (
-    number("BEFORE", "before"),
-    number("SCHEMA", "schema"),
-    number("POSITION", "position"),
+_COLUMNS = Listing(
+    (number("BEFORE", "before"), number("SCHEMA", "schema"), number("POSITION", "position"))
 )
 
 

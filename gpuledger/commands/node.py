@@ -5,7 +5,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from gpuledger.cli.command_wrapper import command, group
-from gpuledger.cli.output import Format, Output, TableColumn, number, text
+from gpuledger.cli.output import Format, Output
+from gpuledger.cli.table_columns import NAMESPACE, Listing, TableColumn, name, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
@@ -25,15 +26,28 @@ def _seen(row: Any) -> str:
     return "-" if row.seen is None else str(row.seen // MEBIBYTE)
 
 
-COLUMNS: Final = (
-    text("NAMESPACE", "namespace"),
-    text("POD", "pod"),
-    text("CONTAINER", "container"),
-    text("CARD", "card"),
+_AMOUNTS: Final = (
     TableColumn("MEMORY", _memory, number=True),
     TableColumn("SEEN", _seen, number=True),
     TableColumn("BUSY", lambda row: f"{row.busy:.0f}/{row.cores_limit}", number=True),
-    number("PROCESSES", "processes"),
+)
+COLUMNS: Final = Listing(
+    name="POD",
+    wide=(
+        text("NAMESPACE", "namespace"),
+        text("POD", "pod"),
+        text("CONTAINER", "container"),
+        text("CARD", "card"),
+        *_AMOUNTS,
+        number("PROCESSES", "processes"),
+    ),
+    view=(
+        NAMESPACE,
+        name("POD", "pod"),
+        name("CONTAINER", "container", 6),
+        name("CARD", "card"),
+        *_AMOUNTS,
+    ),
 )
 
 

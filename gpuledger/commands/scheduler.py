@@ -3,12 +3,13 @@
 import msgspec
 
 from gpuledger.cli.command_wrapper import command, group
-from gpuledger.cli.output import Format, Output, show_object, show_rows, text
+from gpuledger.cli.output import Format, Output, show_object, show_rows
+from gpuledger.cli.table_columns import Listing, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group("Show configuration for a kube-scheduler.")
 
-_RESOURCES = (text("RESOURCE", "name"),)
+_RESOURCES = Listing((text("RESOURCE", "name"),))
 
 
 @command(
@@ -29,7 +30,7 @@ def resources(loaded: LoadedSettings, output: Output = Format.YAML) -> None:
     from ledger.kube.hami.managed_resources import managed_resources
 
     managed = managed_resources(demand_rules_from_settings.demand_rules(loaded.settings).vendors)
-    if output is Format.TABLE:
-        show_rows(managed, _RESOURCES, output, "The extender places no cards of these vendors.")
-    else:
+    if output.is_object:
         show_object({"managedResources": msgspec.to_builtins(managed)}, output)
+    else:
+        show_rows(managed, _RESOURCES, output, "The extender places no cards of these vendors.")

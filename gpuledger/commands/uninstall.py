@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
+from msgspec.structs import replace
 
 from gpuledger.cli.command_wrapper import command
-from gpuledger.cli.output import Format, Output, show_object, show_rows, text
+from gpuledger.cli.output import Format, Output, show_object, show_rows
+from gpuledger.cli.table_columns import KEY_LEAST, Listing, Omitted, name, sentence, text
 from gpuledger.commands.check import FullName, Release
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -17,11 +19,20 @@ if TYPE_CHECKING:
     from gpuledger.removal.uninstall_run import RemovalReport
 
 _TAKES: Final = ("kubeconfig", "namespace", "vendors", "vendors_file", "managed_resources")
-_THINGS: Final = (
-    text("ACTION", "action"),
-    text("KIND", "kind"),
-    text("NAME", "name"),
-    text("REASON", "problem"),
+_THINGS: Final = Listing(
+    name="NAME",
+    wide=(
+        text("ACTION", "action"),
+        text("KIND", "kind"),
+        text("NAME", "name"),
+        text("REASON", "problem"),
+    ),
+    view=(
+        text("ACTION", "action"),
+        name("KIND", "kind"),
+        name("NAME", "name", KEY_LEAST),
+        replace(sentence("REASON", "problem"), omitted=Omitted.EMPTY),
+    ),
 )
 
 AgentNamespace = Annotated[
@@ -127,7 +138,7 @@ def _show_plan(plan: "RemovalPlan", output: Format) -> None:
 
 
 def _show_report(report: "RemovalReport", output: Format) -> None:
-    if output is not Format.TABLE:
+    if output.is_object:
         show_object(report, output)
         return
     _show(report.removed, output, "Nothing was there to remove.")

@@ -6,7 +6,8 @@ import msgspec
 import typer
 
 from gpuledger.cli.command_wrapper import ExplainedCommand, epilog
-from gpuledger.cli.output import Format, Output, show_one, text
+from gpuledger.cli.output import Format, Output, show_one
+from gpuledger.cli.table_columns import Listing, text
 
 
 def register(app: typer.Typer) -> None:
@@ -54,8 +55,10 @@ class Versions(msgspec.Struct, frozen=True):
     nats_server: str
 
 
-_VERSIONS = (
-    text("GPULEDGER", "gpuledger"),
-    text("PYTHON", "python"),
-    text("NATS-SERVER", "nats_server"),
+_VERSIONS = Listing(
+    (
+        text("GPULEDGER", "gpuledger"),
+        text("PYTHON", "python"),
+        text("NATS-SERVER", "nats_server"),
+    )
 )

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import command, group
-from gpuledger.cli.output import Format, Output, text
+from gpuledger.cli.output import Format, Output
+from gpuledger.cli.table_columns import Listing, sentence, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
@@ -13,7 +14,7 @@ app = group(
     "gpuledger vgpu selftest",
 )
 
-COLUMNS = (text("CHECK", "name"), text("RESULT", "result"), text("DETAIL", "detail"))
+COLUMNS = Listing((text("CHECK", "name"), text("RESULT", "result"), sentence("DETAIL", "detail")))
 
 
 @command(

@@ -18,7 +18,8 @@ import msgspec
 import typer
 
 from gpuledger.cli.exit_codes import Exit
-from gpuledger.cli.output import Format, TableColumn, show_rows
+from gpuledger.cli.output import Format, show_rows
+from gpuledger.cli.table_columns import Listing
 
 SECONDS: Final = 60.0
 """Deadline of one check; the first context on a large card takes some seconds."""
@@ -95,7 +96,7 @@ class Check(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-def main(library: str, driver: str, output: Format, columns: Sequence[TableColumn]) -> None:
+def main(library: str, driver: str, output: Format, columns: Listing) -> None:
     """Print all checks. Raises typer.Exit with their exit code."""
     checked = list(checks(Path(library), driver))
     show_rows(checked, columns, output, "Nothing was checked.")

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -10,11 +9,11 @@ import aiohttp
 import msgspec
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.cli.output import Format, TableColumn, show_object, show_rows
+from gpuledger.cli.output import Format, show_object, show_rows, view_lines
+from gpuledger.cli.table_columns import Listing
 from ledger.log.bounded_read import AnswerTooLong, read_whole
 from ledger.log.jetstream.nats_errors import plainly
 from vgpu_native.agent.usage_observer import ContainerUse
@@ -38,32 +37,29 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     drifts: tuple[dict[str, Any], ...] = ()
 
 
-async def watch(
-    agent: str, every: float, output: Format, columns: Sequence[TableColumn], *, once: bool
-) -> None:
+async def watch(agent: str, every: float, output: Format, listing: Listing, *, once: bool) -> None:
     """Show an agent's answer, once or at an interval. Raises CommandError."""
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     ) as session:
         body = await _asked(session, agent)
-        if output is not Format.TABLE:
+        if output.is_object:
             show_object(_decoded(agent, body, dict[str, Any]), output)
-        elif once or not sys.stdout.isatty():
-            show_rows(_view(agent, body).containers, columns, output, _NOTHING)
+        elif once or output is not Format.TABLE or not sys.stdout.isatty():
+            show_rows(_view(agent, body).containers, listing, output, _NOTHING)
         else:
-            await _live(session, agent, every, columns)
+            await _live(session, agent, every, listing)
 
 
 _NOTHING: Final = "No container of this node has limits."
 
 
-async def _live(
-    session: aiohttp.ClientSession, agent: str, every: float, columns: Sequence[TableColumn]
-) -> None:
-    with Live(console=Console(), screen=True, auto_refresh=False) as live:
+async def _live(session: aiohttp.ClientSession, agent: str, every: float, listing: Listing) -> None:
+    console = Console()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:
-                shown: Table | Text = _table(_view(agent, await _asked(session, agent)), columns)
+                shown = _text(_view(agent, await _asked(session, agent)), listing, console.width)
             except CommandError as stop:
                 shown = Text(str(stop))
             live.update(shown, refresh=True)
@@ -121,12 +117,14 @@ def _decoded(agent: str, body: bytes, form: type[T]) -> T:
         raise CommandError(Exit.FAILED, f"{agent} is not a node's agent: {error}") from error
 
 
-def _table(view: AgentAnswer, columns: Sequence[TableColumn]) -> Table:
-    table = Table(title=f"{view.node} at position {view.position}", title_justify="left")
-    for column in columns:
-        table.add_column(column.header, justify="right" if column.number else "left")
+def _text(view: AgentAnswer, listing: Listing, width: int) -> Text:
+    """Return an answer as lines of a terminal; pods that bypass limits are red."""
+    title = f"{view.node} at position {view.position}"
+    if not view.containers:
+        return Text(f"{title}\n{_NOTHING}")
     drifting = {str(drift.get("uid")) for drift in view.drifts}
-    for use in view.containers:
-        style = "red" if use.uid in drifting else ""
-        table.add_row(*(Text(column.cell(use)) for column in columns), style=style)
-    return table
+    table = view_lines(view.containers, listing, width)
+    shown = Text(f"{title}\n").append(f"{table.header}\n", "bold")
+    for use, line in zip(view.containers, table.lines, strict=True):
+        shown.append(f"{line}\n", "red" if use.uid in drifting else "")
+    return shown

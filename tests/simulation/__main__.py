@@ -5,9 +5,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gpuledger.cli.output import Format, Output, number, show_one
+from gpuledger.cli.output import Format, Output, show_one
+from gpuledger.cli.table_columns import Listing, number
 
-_CAMPAIGN = (number("SEEDS", "seeds"), number("STEPS", "steps"), number("VIOLATIONS", "violations"))
+_CAMPAIGN = Listing(
+    (number("SEEDS", "seeds"), number("STEPS", "steps"), number("VIOLATIONS", "violations"))
+)
 
 
 class Campaign(msgspec.Struct, frozen=True):

@@ -1,21 +1,15 @@
 """`gpuledger audit`: checks the log, and lists it event by event."""
 
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gpuledger.cli.command_wrapper import command, group
-from gpuledger.cli.output import (
-    Format,
-    Output,
-    RowStream,
-    TableColumn,
-    flag,
-    joined,
-    number,
-    show_one,
-)
+from gpuledger.cli.display_texts import NOTHING, age_text, amounts_text
+from gpuledger.cli.output import Format, Output, RowStream, show_one
+from gpuledger.cli.row_options import AllNamespaces
+from gpuledger.cli.table_columns import KEY_LEAST, Listing, TableColumn, flag, joined, number
 from gpuledger.cli.time_options import Since, Until
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -25,11 +19,14 @@ app = group(
     "gpuledger audit replay -n team-a",
 )
 
-_REPORT = (
-    flag("OK", "ok"),
-    number("RECORDS", "records"),
-    number("POSITION", "position"),
-    TableColumn("PROBLEM", lambda row: row.problem or "-"),
+_REPORT = Listing(
+    name="POSITION",
+    wide=(
+        flag("OK", "ok"),
+        number("RECORDS", "records"),
+        number("POSITION", "position"),
+        TableColumn("PROBLEM", lambda row: row.problem or NOTHING),
+    ),
 )
 
 
@@ -80,6 +77,7 @@ async def replay(
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")
     ] = "",
+    all_namespaces: AllNamespaces = False,
     cluster: Annotated[
         str, typer.Option("--cluster", metavar="CLUSTER", help="Only this cluster.")
     ] = "",
@@ -89,14 +87,16 @@ async def replay(
 ) -> None:
     """List the log's events with actor, cause and time.
 
-    The list has the balances after every event.
+    DETAIL is the amounts of an event, or its note without amounts. With -o wide, the list has the
+    balances after every event, actor and cause.
 
     The command verifies every record. JSON is one object per line.
     """
     from gpuledger.storage import audit_runs
 
     lines = RowStream(_EVENTS, output)
-    replayed = audit_runs.replay(loaded.settings, namespace, cluster, since, until)
+    asked = "" if all_namespaces else namespace
+    replayed = audit_runs.replay(loaded.settings, asked, cluster, since, until)
     async with aclosing(replayed):
         async for line in replayed:
             lines.show(line)
@@ -104,14 +104,28 @@ async def replay(
         typer.echo("No events found.", err=True)
 
 
-_EVENTS = (
-    TableColumn("POSITION", lambda line: str(line["position"]), number=True, width=8),
-    TableColumn("TIME", lambda line: line["time"], width=27),
-    TableColumn("TYPE", lambda line: line["type"], width=10),
-    TableColumn("CAUSE", lambda line: line["cause"] or "-", width=10),
-    TableColumn("KEY", lambda line: line["key"], width=32),
-    TableColumn("AMOUNTS", lambda line: joined(line["amounts"]), width=40),
-    TableColumn("USED AFTER", lambda line: joined(line["used_after"]), width=40),
-    TableColumn("ACTOR", lambda line: line["actor"] or "-", width=12),
-    TableColumn("NOTE", lambda line: line["note"] or "-"),
+def _detail(line: dict[str, Any]) -> str:
+    return amounts_text(line["amounts"]) if line["amounts"] else line["note"] or NOTHING
+
+
+_POSITION = TableColumn("POSITION", lambda line: str(line["position"]), number=True, width=8)
+_EVENTS = Listing(
+    wide=(
+        _POSITION,
+        TableColumn("TIME", lambda line: line["time"], width=27),
+        TableColumn("TYPE", lambda line: line["type"], width=10),
+        TableColumn("CAUSE", lambda line: line["cause"] or NOTHING, width=10),
+        TableColumn("KEY", lambda line: line["key"], width=32),
+        TableColumn("AMOUNTS", lambda line: joined(line["amounts"]), width=40),
+        TableColumn("USED AFTER", lambda line: joined(line["used_after"]), width=40),
+        TableColumn("ACTOR", lambda line: line["actor"] or NOTHING, width=12),
+        TableColumn("NOTE", lambda line: line["note"] or NOTHING),
+    ),
+    view=(
+        _POSITION,
+        TableColumn("AGE", lambda line: age_text(line["time"]), width=5),
+        TableColumn("TYPE", lambda line: line["type"], width=17),
+        TableColumn("KEY", lambda line: line["key"], width=20, least=KEY_LEAST),
+        TableColumn("DETAIL", _detail, wraps=True),
+    ),
 )

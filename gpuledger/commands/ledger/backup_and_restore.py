@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import command
-from gpuledger.cli.output import Format, Output, number, show_one, text
+from gpuledger.cli.output import Format, Output, show_one
+from gpuledger.cli.table_columns import Listing, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The backup.")]
@@ -24,8 +25,18 @@ Keep = Annotated[
     ),
 ]
 
-_SUMMARY = (text("SHARD", "shard"), number("RECORDS", "records"), text("HASH", "hash"))
-_ROTATED = (*_SUMMARY, text("FILE", "file"), number("KEPT", "kept"), number("DELETED", "deleted"))
+_SUMMARY = Listing(
+    (text("SHARD", "shard"), number("RECORDS", "records"), text("HASH", "hash")),
+)
+_ROTATED = Listing(
+    name="FILE",
+    wide=(
+        *_SUMMARY.wide,
+        text("FILE", "file"),
+        number("KEPT", "kept"),
+        number("DELETED", "deleted"),
+    ),
+)
 
 
 def register(app: typer.Typer) -> None:

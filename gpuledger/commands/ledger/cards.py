@@ -7,8 +7,22 @@ import msgspec
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, Output, TableColumn, flag, number, show_rows, text
+from gpuledger.cli.output import Format, Output, show_rows
 from gpuledger.cli.row_options import Cluster
+from gpuledger.cli.table_columns import (
+    CLUSTER,
+    KEY,
+    KEY_LEAST,
+    NAMESPACE,
+    Listing,
+    TableColumn,
+    age,
+    flag,
+    name,
+    number,
+    part,
+    text,
+)
 from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -25,15 +39,7 @@ _PLACE = (
     number("INDEX", "index"),
     text("UUID", "uuid"),
 )
-
-
-def _of(used: str, limit: str) -> TableColumn:
-    """Return a column with used amount and limit."""
-    return TableColumn(
-        used.removeprefix("used_").upper(),
-        lambda row: f"{getattr(row, used)}/{getattr(row, limit)}",
-        number=True,
-    )
+_VIEW = (name("NODE", "node", KEY_LEAST), number("INDEX", "index"))
 
 
 def _health(row: Any) -> str:
@@ -50,27 +56,62 @@ def _scaled(row: Any) -> str:
     return ",".join(f"{name}={scale}%" for name, scale in scales if scale != UNSCALED) or "-"
 
 
-_CARDS = (
-    *_PLACE,
-    text("TYPE", "type"),
-    TableColumn("HEALTH", _health),
-    _of("used_memory", "memory"),
-    _of("used_cores", "cores"),
-    _of("used_slots", "slots"),
-    TableColumn("SCALED", _scaled),
-    text("MODE", "mode"),
-    number("NUMA", "numa"),
-    text("KEEPER", "keeper"),
+_OWN = (TableColumn("SCALED", _scaled), text("MODE", "mode"), number("NUMA", "numa"))
+_CARDS = Listing(
+    name="NODE",
+    wide=(
+        *_PLACE,
+        text("TYPE", "type"),
+        TableColumn("HEALTH", _health),
+        part("MEMORY", "used_memory", "memory"),
+        part("CORES", "used_cores", "cores"),
+        part("SLOTS", "used_slots", "slots"),
+        *_OWN,
+        text("KEEPER", "keeper"),
+    ),
+    view=(
+        CLUSTER,
+        *_VIEW,
+        name("TYPE", "type"),
+        TableColumn("HEALTH", _health),
+        part("MEMORY", "used_memory", "memory", "Mi"),
+        part("CORES", "used_cores", "cores", "%"),
+        part("SLOTS", "used_slots", "slots"),
+    ),
+    csv=(
+        *_PLACE,
+        text("TYPE", "type"),
+        TableColumn("HEALTH", _health),
+        *(
+            number(header.upper().replace("_", " "), header)
+            for amount in ("memory", "cores", "slots")
+            for header in (f"used_{amount}", amount)
+        ),
+        *_OWN,
+        text("KEEPER", "keeper"),
+    ),
 )
-_PODS = (
-    *_PLACE,
-    text("NAMESPACE", "namespace"),
-    text("KEY", "key"),
-    number("MEMORY", "memory"),
-    number("CORES", "cores"),
-    flag("EXCLUSIVE", "exclusive"),
-    text("STAGE", "stage"),
-    text("SINCE", "since"),
+_PODS = Listing(
+    name="NODE",
+    wide=(
+        *_PLACE,
+        text("NAMESPACE", "namespace"),
+        text("KEY", "key"),
+        number("MEMORY", "memory"),
+        number("CORES", "cores"),
+        flag("EXCLUSIVE", "exclusive"),
+        text("STAGE", "stage"),
+        text("SINCE", "since"),
+    ),
+    view=(
+        CLUSTER,
+        *_VIEW,
+        NAMESPACE,
+        KEY,
+        TableColumn("MEMORY", lambda row: f"{row.memory}Mi", number=True),
+        TableColumn("CORES", lambda row: f"{row.cores}%", number=True),
+        age("AGE", "since"),
+    ),
 )
 
 
@@ -96,11 +137,11 @@ async def cards(
     """Show the cards of nodes and their usage.
 
     Columns with two numbers show used/limit: memory in MiB, cores in percent of a card, slots in
-    containers. SCALED shows limits in percent of the card's own amounts. HEALTH is ok, unhealthy
-    or cordoned; lost when the node no longer announces the card, gone when the node no longer
-    exists, while pods hold it. KEEPER is the device plugin that hands the card out.
+    containers. HEALTH is ok, unhealthy or cordoned; lost when the node no longer announces the
+    card, gone when the node no longer exists, while pods hold it. With -o wide, SCALED shows limits
+    in percent of the card's own amounts, and KEEPER the device plugin that hands the card out.
 
-    With --pods, one line per pod on a card; an empty card has one line.
+    With --pods, one line per pod on a card; an empty card has one line. With -o name, the nodes.
     """
     from gpuledger.reading.query_source import ledger_queries
 
@@ -109,7 +150,7 @@ async def cards(
     answer.announce()
     usages = sorted(answer.rows, key=lambda card: (card.cluster, card.node, card.index, card.uuid))
     nothing = f"No cards of node {node} found." if node else "No cards found."
-    if pods and output is Format.TABLE:
+    if pods and not output.is_object:
         show_rows(_pod_rows(usages), _PODS, output, nothing)
     else:
         show_rows(usages, _CARDS, output, nothing)

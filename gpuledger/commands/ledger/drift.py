@@ -5,8 +5,20 @@ from typing import Any
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, Output, TableColumn, amounts, number, show_rows, text
-from gpuledger.cli.row_options import Cluster, Limit, Namespace
+from gpuledger.cli.display_texts import NOTHING, amounts_text, resource_text
+from gpuledger.cli.output import Format, Output, show_rows
+from gpuledger.cli.row_options import AllNamespaces, Cluster, Limit, Namespace
+from gpuledger.cli.table_columns import (
+    CLUSTER,
+    KEY,
+    NAMESPACE,
+    POSITION,
+    Listing,
+    TableColumn,
+    age,
+    amounts,
+    text,
+)
 from gpuledger.cli.time_options import Since, Until
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -25,6 +37,7 @@ def register(app: typer.Typer) -> None:
 async def drift(
     loaded: LoadedSettings,
     namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     cluster: Cluster = "",
     since: Since = "",
     until: Until = "",
@@ -43,10 +56,12 @@ async def drift(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(namespace, cluster)
+        scope = queries.scope(
+            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
+        )
         answer = await queries.drift(scope, since=since, until=until, limit=limit)
     answer.announce()
-    show_rows(answer.rows, _DRIFT, output, "No corrections found.")
+    show_rows(answer.rows, _DRIFT, output, "No corrections found.", namespace=scope.namespace)
     for stranger in answer.users:
         typer.echo(
             f"{stranger.username} made {stranger.objects} objects that count beside the owner that"
@@ -62,17 +77,37 @@ def _over(row: Any) -> str:
     exceeded = (
         f"{quota.account} {quota.resource} {quota.used} of {quota.limit}" for quota in row.over
     )
-    return ", ".join(exceeded) or "-"
+    return ", ".join(exceeded) or NOTHING
 
 
-_DRIFT = (
-    number("POSITION", "position"),
-    text("TIME", "time"),
-    text("CAUSE", "cause"),
-    text("CLUSTER", "cluster"),
-    text("NAMESPACE", "namespace"),
-    text("KEY", "key"),
-    text("UID", "uid"),
-    amounts("AMOUNTS", "amounts"),
-    TableColumn("OVER", _over),
+def _amounts_and_over(row: Any) -> str:
+    exceeded = ", ".join(
+        f"{quota.account} {resource_text(quota.resource)} {quota.used} of {quota.limit}"
+        for quota in row.over
+    )
+    shown = amounts_text(row.amounts)
+    return f"{shown}; over: {exceeded}" if exceeded else shown
+
+
+_DRIFT = Listing(
+    name="POSITION",
+    wide=(
+        POSITION,
+        text("TIME", "time"),
+        text("CAUSE", "cause"),
+        text("CLUSTER", "cluster"),
+        text("NAMESPACE", "namespace"),
+        text("KEY", "key"),
+        text("UID", "uid"),
+        amounts("AMOUNTS", "amounts"),
+        TableColumn("OVER", _over),
+    ),
+    view=(
+        age("AGE", "time"),
+        text("CAUSE", "cause"),
+        CLUSTER,
+        NAMESPACE,
+        KEY,
+        TableColumn("AMOUNTS, OVER", _amounts_and_over, wraps=True),
+    ),
 )

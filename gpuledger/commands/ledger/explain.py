@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, Output, show_object
+from gpuledger.cli.output import Format, ObjectOutput, show_object
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 _OF_STORE: Final = ("cluster", "workload_kinds")
@@ -46,7 +46,7 @@ async def explain(
     username: Annotated[
         str, typer.Option("--as", metavar="USER", help="User that would create it.")
     ] = "",
-    output: Output = Format.TABLE,
+    output: ObjectOutput = Format.TABLE,
 ) -> None:
     """Show whether an object would be admitted, or the denial.
 

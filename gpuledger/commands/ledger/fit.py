@@ -5,14 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import (
-    Format,
-    Output,
+from gpuledger.cli.display_texts import NOTHING
+from gpuledger.cli.output import Format, Output, show_object, show_rows
+from gpuledger.cli.table_columns import (
+    KEY_LEAST,
+    Listing,
+    Omitted,
     TableColumn,
     flag,
+    name,
     number,
-    show_object,
-    show_rows,
+    sentence,
     text,
 )
 from gpuledger.cli.time_options import At
@@ -45,24 +48,59 @@ def _taken(row: Any) -> str:
     return ",".join(cards) or "-"
 
 
-_NODES = (
-    text("NODE", "node"),
-    flag("FITS", "fits"),
-    number("SCORE", "score"),
-    TableColumn("CARDS", _taken),
-    text("REASON", "reason"),
+def _indexes(row: Any) -> str:
+    """Return the indexes of the cards of the node that the pod would have."""
+    taken = {share.uuid for share in row.taken}
+    return ",".join(str(card.index) for card in row.cards if card.uuid in taken) or NOTHING
+
+
+def _verdict(row: Any) -> str:
+    """Return why a card cannot be given, with the missing amount, or that it is chosen."""
+    if row[1].short:
+        return f"{row[1].reason} short by {row[1].short}"
+    return str(row[1].reason) or ("chosen" if row[1].chosen else NOTHING)
+
+
+_NODES = Listing(
+    wide=(
+        text("NODE", "node"),
+        flag("FITS", "fits"),
+        number("SCORE", "score"),
+        TableColumn("CARDS", _taken),
+        text("REASON", "reason"),
+    ),
+    view=(
+        name("NODE", "node", KEY_LEAST),
+        flag("FITS", "fits"),
+        number("SCORE", "score"),
+        TableColumn("CARDS", _indexes, least=KEY_LEAST, omitted=Omitted.EMPTY),
+        sentence("REASON", "reason"),
+    ),
 )
-_CARDS = (
-    TableColumn("NODE", lambda row: row[0]),
-    TableColumn("INDEX", lambda row: str(row[1].index), number=True),
-    TableColumn("UUID", lambda row: row[1].uuid),
-    TableColumn("TYPE", lambda row: row[1].type or "-"),
+_FREE = (
     TableColumn("FREE-MEMORY", lambda row: str(row[1].free_memory), number=True),
     TableColumn("FREE-CORES", lambda row: str(row[1].free_cores), number=True),
     TableColumn("FREE-SLOTS", lambda row: str(row[1].free_slots), number=True),
-    TableColumn("CHOSEN", lambda row: "yes" if row[1].chosen else "no"),
-    TableColumn("REASON", lambda row: row[1].reason or "-"),
-    TableColumn("SHORT", lambda row: str(row[1].short or "-"), number=True),
+)
+_CARDS = Listing(
+    wide=(
+        TableColumn("NODE", lambda row: row[0]),
+        TableColumn("INDEX", lambda row: str(row[1].index), number=True),
+        TableColumn("UUID", lambda row: row[1].uuid),
+        TableColumn("TYPE", lambda row: row[1].type or NOTHING),
+        *_FREE,
+        TableColumn("CHOSEN", lambda row: "yes" if row[1].chosen else "no"),
+        TableColumn("REASON", lambda row: row[1].reason or NOTHING),
+        TableColumn("SHORT", lambda row: str(row[1].short or NOTHING), number=True),
+    ),
+    view=(
+        TableColumn("NODE", lambda row: row[0], least=KEY_LEAST),
+        TableColumn("INDEX", lambda row: str(row[1].index), number=True),
+        TableColumn("FREE-MEMORY", lambda row: f"{row[1].free_memory}Mi", number=True),
+        TableColumn("FREE-CORES", lambda row: f"{row[1].free_cores}%", number=True),
+        TableColumn("FREE-SLOTS", lambda row: str(row[1].free_slots), number=True),
+        TableColumn("REASON", _verdict, wraps=True),
+    ),
 )
 
 
@@ -106,8 +144,9 @@ async def fit(
     """Show the nodes on which a pod fits, with all reasons.
 
     The choice is that of the extender with the given settings, and the quota decision that of the
-    webhook; nothing is reserved. SCORE is the score sent to the scheduler, 10 for the best node. Of
-    a workload, one pod of each template is tried.
+    webhook; nothing is reserved. SCORE is the score sent to the scheduler, 10 for the best node.
+    CARDS are the indexes of the cards that the pod would have. Of a workload, one pod of each
+    template is tried.
 
     If it fits on no node, the command lists remedies: the fewest pods to evict, and single changes
     of its request. It ignores priorities and disruption budgets of those pods. With --cards, each
@@ -119,41 +158,41 @@ async def fit(
 
     async with ledger_queries(loaded, of_store=_OF_STORE) as queries:
         report = await queries.fit(file, namespace, at)
-    if output is Format.TABLE:
-        _show(report, cards=cards)
-    else:
+    if output.is_object:
         show_object(report, output)
+    else:
+        _show(report, output, cards=cards)
     if not report.allowed:
         raise CommandError(Exit.DENIED, "a quota would deny it; nothing was changed")
     if not report.fits:
         raise CommandError(Exit.DENIED, "it fits on no node; nothing was changed")
 
 
-def _show(report: "FitReport", *, cards: bool) -> None:
+def _show(report: "FitReport", output: Format, *, cards: bool) -> None:
     for pod in report.pods:
         if len(report.pods) > 1:
             typer.echo(f"{pod.pod}:", err=True)
-        _show_pod(pod, cards=cards, restricted=report.restricted)
+        _show_pod(pod, output, cards=cards, restricted=report.restricted)
     if report.restricted:
         typer.echo("Nodes and cards are not shown, for want of the right to list cards.", err=True)
     typer.echo(f"Quotas: {report.answer}", err=True)
 
 
-def _show_pod(pod: "PodFit", *, cards: bool, restricted: bool) -> None:
+def _show_pod(pod: "PodFit", output: Format, *, cards: bool, restricted: bool) -> None:
     if restricted:
         typer.echo(f"It fits on {pod.fitting} of {pod.total} nodes with cards.", err=True)
         for entry in pod.reasons:
             typer.echo(f"{entry.nodes} nodes: {entry.reason}", err=True)
     else:
-        _show_nodes(pod, cards=cards)
+        _show_nodes(pod, output, cards=cards)
     for number_, change in enumerate(pod.changes):
         typer.echo(f"{'or ' if number_ else 'Changes that would help: '}{change.text}", err=True)
 
 
-def _show_nodes(pod: "PodFit", *, cards: bool) -> None:
+def _show_nodes(pod: "PodFit", output: Format, *, cards: bool) -> None:
     nothing = "It requests no cards." if pod.fits else "No node has announced cards."
     if cards:
         rows = [(node.node, card) for node in pod.nodes for card in node.cards]
-        show_rows(rows, _CARDS, Format.TABLE, nothing)
+        show_rows(rows, _CARDS, output, nothing)
     else:
-        show_rows(pod.nodes, _NODES, Format.TABLE, nothing)
+        show_rows(pod.nodes, _NODES, output, nothing)

@@ -5,8 +5,21 @@ from typing import Any
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, Output, TableColumn, amounts, number, show_rows, text
-from gpuledger.cli.row_options import PLACE, Cluster, Limit, Namespace
+from gpuledger.cli.display_texts import NOTHING, amounts_text
+from gpuledger.cli.output import Format, Output, show_rows
+from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Limit, Namespace
+from gpuledger.cli.table_columns import (
+    CLUSTER,
+    KEY,
+    NAMESPACE,
+    POSITION,
+    Listing,
+    TableColumn,
+    age,
+    amounts,
+    sentence,
+    text,
+)
 from gpuledger.cli.time_options import Since, Until
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -30,6 +43,7 @@ def register(app: typer.Typer) -> None:
 async def history(
     loaded: LoadedSettings,
     namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     cluster: Cluster = "",
     since: Since = "",
     until: Until = "",
@@ -38,15 +52,18 @@ async def history(
 ) -> None:
     """Show what happened, oldest first.
 
-    Quotas over many namespaces are part of the whole history only, not of a namespace's.
+    DETAIL is the amounts of an event, or its note without amounts; -o wide has both. Quotas over
+    many namespaces are part of the whole history only, not of a namespace's.
     """
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(namespace, cluster)
+        scope = queries.scope(
+            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
+        )
         answer = await queries.events(scope, since=since, until=until, limit=limit)
     answer.announce()
-    show_rows(answer.rows, _HISTORY, output, "No events found.")
+    show_rows(answer.rows, _HISTORY, output, "No events found.", namespace=scope.namespace)
     if answer.more:
         typer.echo(f"There is more: go on with --since {answer.more}, or raise --limit.", err=True)
 
@@ -54,6 +71,7 @@ async def history(
 async def denials(
     loaded: LoadedSettings,
     namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     cluster: Cluster = "",
     since: Since = "",
     until: Until = "",
@@ -67,10 +85,12 @@ async def denials(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(namespace, cluster)
+        scope = queries.scope(
+            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
+        )
         answer = await queries.denials(scope, since=since, until=until, limit=limit)
     answer.announce()
-    show_rows(answer.rows, _DENIALS, output, "No denials found.")
+    show_rows(answer.rows, _DENIALS, output, "No denials found.", namespace=scope.namespace)
     if answer.more:
         typer.echo("Older ones exist: raise --limit.", err=True)
 
@@ -79,21 +99,49 @@ def _reason(row: Any) -> str:
     return str(row.denial.reason)
 
 
-_HISTORY = (
-    number("POSITION", "position"),
-    text("TIME", "time"),
-    text("TYPE", "type"),
-    text("CAUSE", "cause"),
-    *PLACE,
-    text("KEY", "key"),
-    amounts("AMOUNTS", "amounts"),
-    text("ACTOR", "actor"),
-    text("NOTE", "note"),
+def _detail(row: Any) -> str:
+    return amounts_text(row.amounts) if row.amounts else row.note or NOTHING
+
+
+_HISTORY = Listing(
+    name="POSITION",
+    wide=(
+        POSITION,
+        text("TIME", "time"),
+        text("TYPE", "type"),
+        text("CAUSE", "cause"),
+        *PLACE,
+        text("KEY", "key"),
+        amounts("AMOUNTS", "amounts"),
+        text("ACTOR", "actor"),
+        text("NOTE", "note"),
+    ),
+    view=(
+        POSITION,
+        age("AGE", "time"),
+        text("TYPE", "type"),
+        CLUSTER,
+        NAMESPACE,
+        KEY,
+        TableColumn("DETAIL", _detail, wraps=True),
+    ),
 )
-_DENIALS = (
-    text("TIME", "time"),
-    *PLACE,
-    text("KEY", "key"),
-    TableColumn("REASON", _reason),
-    text("MESSAGE", "message"),
+_DENIALS = Listing(
+    name="DECISION",
+    wide=(
+        text("TIME", "time"),
+        *PLACE,
+        text("KEY", "key"),
+        TableColumn("REASON", _reason),
+        TableColumn("DECISION", lambda row: row.denial.decision or NOTHING),
+        text("MESSAGE", "message"),
+    ),
+    view=(
+        age("AGE", "time"),
+        CLUSTER,
+        NAMESPACE,
+        KEY,
+        TableColumn("REASON", _reason),
+        sentence("MESSAGE", "message"),
+    ),
 )

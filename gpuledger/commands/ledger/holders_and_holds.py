@@ -5,8 +5,24 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, Output, amounts, number, show_rows, text
-from gpuledger.cli.row_options import PLACE, Cluster, Namespace
+from gpuledger.cli.display_texts import amounts_text
+from gpuledger.cli.output import Format, Output, show_rows
+from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
+from gpuledger.cli.table_columns import (
+    CLUSTER,
+    KEY,
+    KEY_LEAST,
+    NAMESPACE,
+    Listing,
+    TableColumn,
+    age,
+    amounts,
+    name,
+    number,
+    sentence,
+    short_amounts,
+    text,
+)
 from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -32,6 +48,7 @@ def register(app: typer.Typer) -> None:
 async def holders(
     loaded: LoadedSettings,
     namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     cluster: Cluster = "",
     at: At = "",
     pods: Annotated[
@@ -53,15 +70,18 @@ async def holders(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(namespace, cluster)
+        scope = queries.scope(
+            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
+        )
         answer = await queries.holders(scope, at=at, pods=pods, root=root)
     answer.announce()
-    show_rows(answer.rows, _HOLDERS, output, "No holders found.")
+    show_rows(answer.rows, _HOLDERS, output, "No holders found.", namespace=scope.namespace)
 
 
 async def holds(
     loaded: LoadedSettings,
     namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     cluster: Cluster = "",
     at: At = "",
     output: Output = Format.TABLE,
@@ -73,14 +93,18 @@ async def holds(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        answer = await queries.holds(queries.scope(namespace, cluster), at=at)
+        scope = queries.scope(
+            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
+        )
+        answer = await queries.holds(scope, at=at)
     answer.announce()
-    show_rows(answer.rows, _HOLDS, output, "No open holds found.")
+    show_rows(answer.rows, _HOLDS, output, "No open holds found.", namespace=scope.namespace)
 
 
 async def waiting(
     loaded: LoadedSettings,
     namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     cluster: Cluster = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -93,35 +117,72 @@ async def waiting(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        answer = await queries.waiting(queries.scope(namespace, cluster))
-    show_rows(answer.rows, _WAITING, output, "No pods wait.")
+        scope = queries.scope(
+            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
+        )
+        answer = await queries.waiting(scope)
+    show_rows(answer.rows, _WAITING, output, "No pods wait.", namespace=scope.namespace)
 
 
-_HOLDERS = (
-    *PLACE,
-    text("KEY", "key"),
-    amounts("AMOUNTS", "amounts"),
-    amounts("COMMITTED", "committed"),
-    number("HOLDS", "holds"),
-    number("PODS", "pods"),
-    text("ROOT", "root"),
-    text("SINCE", "since"),
+_HOLDERS = Listing(
+    name="KEY",
+    wide=(
+        *PLACE,
+        text("KEY", "key"),
+        amounts("AMOUNTS", "amounts"),
+        amounts("COMMITTED", "committed"),
+        number("HOLDS", "holds"),
+        number("PODS", "pods"),
+        text("ROOT", "root"),
+        text("SINCE", "since"),
+    ),
+    view=(
+        CLUSTER,
+        NAMESPACE,
+        KEY,
+        number("PODS", "pods"),
+        age("AGE", "since"),
+        short_amounts("AMOUNTS", "amounts"),
+    ),
 )
-_HOLDS = (
-    *PLACE,
-    text("KEY", "key"),
-    text("UID", "uid"),
-    number("BASE", "base"),
-    amounts("AMOUNTS", "amounts"),
-    text("ROOT", "root"),
-    text("SINCE", "since"),
-    text("ACTOR", "actor"),
+_HOLDS = Listing(
+    name="UID",
+    wide=(
+        *PLACE,
+        text("KEY", "key"),
+        text("UID", "uid"),
+        number("BASE", "base"),
+        amounts("AMOUNTS", "amounts"),
+        text("ROOT", "root"),
+        text("SINCE", "since"),
+        text("ACTOR", "actor"),
+    ),
+    view=(
+        CLUSTER,
+        NAMESPACE,
+        KEY,
+        name("ACTOR", "actor"),
+        age("AGE", "since"),
+        short_amounts("AMOUNTS", "amounts"),
+    ),
 )
-_WAITING = (
-    *PLACE,
-    number("PLACE", "place"),
-    text("KEY", "key"),
-    amounts("AMOUNTS", "amounts"),
-    text("SINCE", "since"),
-    text("OBSTACLE", "obstacle"),
+_WAITING = Listing(
+    name="KEY",
+    wide=(
+        *PLACE,
+        number("PLACE", "place"),
+        text("KEY", "key"),
+        amounts("AMOUNTS", "amounts"),
+        text("SINCE", "since"),
+        text("OBSTACLE", "obstacle"),
+    ),
+    view=(
+        CLUSTER,
+        NAMESPACE,
+        number("PLACE", "place"),
+        KEY,
+        TableColumn("AMOUNTS", lambda row: amounts_text(row.amounts), least=KEY_LEAST),
+        age("AGE", "since"),
+        sentence("OBSTACLE", "obstacle"),
+    ),
 )

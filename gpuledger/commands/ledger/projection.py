@@ -3,7 +3,8 @@
 import typer
 
 from gpuledger.cli.command_wrapper import command, group
-from gpuledger.cli.output import Format, Output, flag, number, show_one, text
+from gpuledger.cli.output import Format, Output, show_one
+from gpuledger.cli.table_columns import Listing, flag, number, text
 from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -13,11 +14,9 @@ app = group(
     "gpuledger projection rebuild",
 )
 
-_DIGEST = (number("POSITION", "position"), text("DIGEST", "digest"))
-_COMPARISON = (
-    *_DIGEST,
-    text("REBUILT", "rebuilt"),
-    flag("SAME", "same"),
+_DIGEST = Listing((number("POSITION", "position"), text("DIGEST", "digest")), name="DIGEST")
+_COMPARISON = Listing(
+    (*_DIGEST.wide, text("REBUILT", "rebuilt"), flag("SAME", "same")), name="DIGEST"
 )
 
 

@@ -1,11 +1,28 @@
 """`gpuledger quota`: quotas of clusters that the ledger does not watch."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, READING, command, group
-from gpuledger.cli.output import Format, Output, flag, number, show_one, show_rows, text
+from gpuledger.cli.display_texts import NOTHING
+from gpuledger.cli.output import Format, Output, show_one, show_rows
+from gpuledger.cli.row_options import AllNamespaces
+from gpuledger.cli.table_columns import (
+    CLUSTER,
+    NAMESPACE,
+    Listing,
+    Omitted,
+    TableColumn,
+    flag,
+    number,
+    quantity,
+    resource,
+    text,
+)
+from gpuledger.cli.table_columns import (
+    name as name_column,
+)
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
@@ -20,16 +37,35 @@ Namespace = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the quota.")]
 
 _TAKES = (*LEDGER, "cluster")
-_LIMITS = (
-    text("CLUSTER", "cluster"),
-    text("NAMESPACE", "namespace"),
-    text("QUOTA", "quota"),
-    text("RESOURCE", "resource"),
-    number("LIMIT", "limit"),
-    text("COVERS", "covers"),
-    text("SELECTS", "selects"),
+
+
+def _counts(row: Any) -> str:
+    return ", ".join(part for part in (row.selects, row.covers) if part) or NOTHING
+
+
+_LIMITS = Listing(
+    name="QUOTA",
+    wide=(
+        text("CLUSTER", "cluster"),
+        text("NAMESPACE", "namespace"),
+        text("QUOTA", "quota"),
+        text("RESOURCE", "resource"),
+        number("LIMIT", "limit"),
+        text("COVERS", "covers"),
+        text("SELECTS", "selects"),
+    ),
+    view=(
+        CLUSTER,
+        NAMESPACE,
+        name_column("QUOTA", "quota"),
+        resource("RESOURCE", "resource"),
+        quantity("LIMIT", "limit"),
+        TableColumn("COUNTS", _counts, wraps=True, omitted=Omitted.EMPTY),
+    ),
 )
-_WRITTEN = (text("ACCOUNT", "account"), flag("CHANGED", "changed"), number("POSITION", "position"))
+_WRITTEN = Listing(
+    (text("ACCOUNT", "account"), flag("CHANGED", "changed"), number("POSITION", "position"))
+)
 
 
 @command(
@@ -76,19 +112,21 @@ async def list_(
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")
     ] = "",
+    all_namespaces: AllNamespaces = False,
     output: Output = Format.TABLE,
 ) -> None:
     """List the quotas and their limits.
 
-    COVERS shows the namespaces of a quota over several namespaces, SELECTS the objects that a quota
-    counts.
+    COUNTS shows the objects that a quota counts, and the namespaces of a quota over several
+    namespaces. With -o wide, these are SELECTS and COVERS.
     """
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        answer = await queries.limits(queries.scope(namespace, ""))
+        scope = queries.scope("" if all_namespaces else namespace, "", everywhere=all_namespaces)
+        answer = await queries.limits(scope)
     answer.announce()
-    show_rows(answer.rows, _LIMITS, output, "No quotas found.")
+    show_rows(answer.rows, _LIMITS, output, "No quotas found.", namespace=scope.namespace)
 
 
 @command(app, "gpuledger quota delete -n team-a gpus", takes=_TAKES)

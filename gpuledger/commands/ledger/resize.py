@@ -5,18 +5,26 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command
-from gpuledger.cli.output import Format, Output, number, show_object, show_rows, text
+from gpuledger.cli.output import Format, Output, show_object, show_rows
+from gpuledger.cli.table_columns import KEY_LEAST, Listing, name, number, text
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
-_CARDS = (
-    text("CONTAINER", "container"),
-    text("NODE", "node"),
-    text("UUID", "uuid"),
+_AMOUNTS = (
     number("MEMORY-BEFORE", "memory_before"),
     number("MEMORY", "memory"),
     number("CORES-BEFORE", "cores_before"),
     number("CORES", "cores"),
+)
+_CARDS = Listing(
+    name="UUID",
+    wide=(text("CONTAINER", "container"), text("NODE", "node"), text("UUID", "uuid"), *_AMOUNTS),
+    view=(
+        name("CONTAINER", "container", 6),
+        name("NODE", "node", 6),
+        name("UUID", "uuid", KEY_LEAST // 2),
+        *_AMOUNTS,
+    ),
 )
 
 
@@ -73,9 +81,9 @@ async def resize(
         raise CommandError(Exit.USAGE, "nothing would change: give --memory, --cores or both")
     wanted = container_resize.ResizeRequest(namespace, pod, container, memory, cores)
     resized = await container_resize.resize(loaded.settings, wanted, dry_run=dry_run)
-    if output is Format.TABLE:
-        show_rows(resized.cards, _CARDS, output, "No card changes.")
-    else:
+    if output.is_object:
         show_object(resized, output)
+    else:
+        show_rows(resized.cards, _CARDS, output, "No card changes.")
     if dry_run:
         typer.echo("It would be allowed; nothing was changed.", err=True)

@@ -6,15 +6,18 @@ import msgspec
 import typer
 
 from gpuledger.cli.command_wrapper import command
-from gpuledger.cli.output import Format, Output, flag, number, show_one, text
+from gpuledger.cli.output import Format, Output, show_one
+from gpuledger.cli.table_columns import Listing, flag, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 from webhook.settlement.operator_outcomes import ObjectOutcome
 
-_SETTLED = (
-    text("UID", "uid"),
-    text("FATE", "fate"),
-    flag("CHANGED", "changed"),
-    number("POSITION", "position"),
+_SETTLED = Listing(
+    (
+        text("UID", "uid"),
+        text("FATE", "fate"),
+        flag("CHANGED", "changed"),
+        number("POSITION", "position"),
+    )
 )
 
 

@@ -1,13 +1,28 @@
 """`gpuledger usage`: limits and used amounts of quotas, as of any moment."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, Output, flag, number, show_rows, text
-from gpuledger.cli.row_options import PLACE, Cluster, Namespace
+from gpuledger.cli.display_texts import NOTHING
+from gpuledger.cli.output import Format, Output, show_rows
+from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
+from gpuledger.cli.table_columns import (
+    CLUSTER,
+    NAMESPACE,
+    Listing,
+    Omitted,
+    TableColumn,
+    flag,
+    name,
+    number,
+    quantity,
+    resource,
+    text,
+)
 from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -34,6 +49,7 @@ def register(app: typer.Typer) -> None:
 async def usage(
     loaded: LoadedSettings,
     namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     cluster: Cluster = "",
     at: At = "",
     quota: Annotated[
@@ -47,17 +63,19 @@ async def usage(
 ) -> None:
     """Show limit and use of every quota.
 
-    used = reserved + committed: reserved is held for objects that are admitted and not yet seen
-    in the cluster. free = limit - used. Amounts are in the unit of the resource: cards, MiB,
-    percent of a card. A quota that is INCOMPLETE counts objects of which not all labels were read
-    yet.
+    FREE is limit - used. A quota that is INCOMPLETE counts objects of which not all labels were
+    read yet. With -o wide, used = reserved + committed: reserved is held for objects that are
+    admitted and not yet seen in the cluster. Its amounts are in the unit of the resource: cards,
+    MiB, percent of a card.
 
     With --by, shows who uses quotas over many namespaces: what each cluster or namespace takes.
     """
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(namespace, cluster)
+        scope = queries.scope(
+            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
+        )
         if by is not None:
             shares = await queries.shares(scope, by.value, at=at, quota=quota)
             shares.announce()
@@ -65,26 +83,52 @@ async def usage(
             return
         lines = await queries.usage(scope, at=at, quota=quota)
     lines.announce()
-    columns = _USAGE_UNREAD if any(row.incomplete for row in lines.rows) else _USAGE
-    show_rows(lines.rows, columns, output, "No quotas found.")
+    show_rows(lines.rows, _USAGE, output, "No quotas found.", namespace=scope.namespace)
 
 
-_USAGE = (
-    *PLACE,
-    text("QUOTA", "quota"),
-    text("RESOURCE", "resource"),
-    number("LIMIT", "limit"),
-    number("RESERVED", "reserved"),
-    number("COMMITTED", "committed"),
-    number("USED", "used"),
-    number("FREE", "free"),
+def _unread(row: Any) -> str:
+    return "yes" if row.incomplete else NOTHING
+
+
+_USAGE = Listing(
+    name="QUOTA",
+    wide=(
+        *PLACE,
+        text("QUOTA", "quota"),
+        text("RESOURCE", "resource"),
+        number("LIMIT", "limit"),
+        number("RESERVED", "reserved"),
+        number("COMMITTED", "committed"),
+        number("USED", "used"),
+        number("FREE", "free"),
+        flag("INCOMPLETE", "incomplete"),
+    ),
+    view=(
+        CLUSTER,
+        NAMESPACE,
+        name("QUOTA", "quota"),
+        resource("RESOURCE", "resource"),
+        quantity("USED", "used"),
+        quantity("LIMIT", "limit"),
+        quantity("FREE", "free"),
+        TableColumn("INCOMPLETE", _unread, omitted=Omitted.EMPTY),
+    ),
 )
-_USAGE_UNREAD = (*_USAGE, flag("INCOMPLETE", "incomplete"))
-_SHARES = (
-    text("QUOTA", "quota"),
-    *PLACE,
-    text("RESOURCE", "resource"),
-    number("RESERVED", "reserved"),
-    number("COMMITTED", "committed"),
-    number("USED", "used"),
+_SHARES = Listing(
+    wide=(
+        text("QUOTA", "quota"),
+        *PLACE,
+        text("RESOURCE", "resource"),
+        number("RESERVED", "reserved"),
+        number("COMMITTED", "committed"),
+        number("USED", "used"),
+    ),
+    view=(
+        name("QUOTA", "quota"),
+        name("CLUSTER", "cluster"),
+        replace(NAMESPACE, omitted=Omitted.EMPTY),
+        resource("RESOURCE", "resource"),
+        quantity("RESERVED", "reserved"),
+        quantity("USED", "used"),
+    ),
 )

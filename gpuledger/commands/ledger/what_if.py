@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command
-from gpuledger.cli.output import Format, Output, TableColumn, number, show_object, show_rows, text
+from gpuledger.cli.output import Format, Output, show_object, show_rows
+from gpuledger.cli.table_columns import (
+    KEY_LEAST,
+    Listing,
+    TableColumn,
+    name,
+    number,
+    quantity,
+    resource,
+    text,
+)
 from gpuledger.cli.time_options import Since, Until
 from gpuledger.commands.ledger.fit import PREFERENCES
 from ledger.runtime.settings.setting_sources import LoadedSettings
@@ -13,14 +23,25 @@ from ledger.runtime.settings.setting_sources import LoadedSettings
 if TYPE_CHECKING:
     from gpuledger.queries.what_if_scenarios import Scenario, WhatIfReport
 
-_LIMITS = (
-    text("ACCOUNT", "account"),
-    text("RESOURCE", "resource"),
-    number("LIMIT", "limit"),
-    number("RESERVATIONS", "reservations"),
-    number("REFUSED", "refused"),
-    number("BEFORE", "before"),
-    number("PEAK", "peak"),
+_LIMITS = Listing(
+    wide=(
+        text("ACCOUNT", "account"),
+        text("RESOURCE", "resource"),
+        number("LIMIT", "limit"),
+        number("RESERVATIONS", "reservations"),
+        number("REFUSED", "refused"),
+        number("BEFORE", "before"),
+        number("PEAK", "peak"),
+    ),
+    view=(
+        name("ACCOUNT", "account", KEY_LEAST),
+        resource("RESOURCE", "resource"),
+        quantity("LIMIT", "limit"),
+        number("RESERVATIONS", "reservations"),
+        number("REFUSED", "refused"),
+        number("BEFORE", "before"),
+        quantity("PEAK", "peak"),
+    ),
 )
 
 Nodes = Annotated[
@@ -93,27 +114,41 @@ async def what_if(
     report = await what_if_scenarios.run_scenarios(
         loaded.without_options, loaded.settings, question
     )
-    if output is Format.TABLE:
-        _show(report)
-    else:
+    if output.is_object:
         show_object(report, output)
+    else:
+        _show(report, output)
 
 
-def _show(report: "WhatIfReport") -> None:
+def _show(report: "WhatIfReport", output: Format) -> None:
     typer.echo(f"From {report.since} to {report.until}: {report.arrivals} arrivals.", err=True)
     if report.unbound:
         typer.echo(f"{report.unbound} more got cards and were not bound.", err=True)
-    columns = [
-        TableColumn("", lambda row: row[0]),
+    columns = (
+        TableColumn("FIGURE", lambda row: row[0]),
         *(
             TableColumn(scenario.name.upper(), lambda row, at=at: row[1][at], number=True)  # type: ignore[misc]
             for at, scenario in enumerate(report.scenarios)
         ),
-    ]
-    show_rows(_lines(report.scenarios), columns, Format.TABLE, "")
-    if report.limits:
+    )
+    lines = _lines(report.scenarios)
+    if output is Format.CSV:
+        # One table, because a spreadsheet reads one.
+        lines += [line for limit in report.limits for line in _limit_lines(limit, len(columns) - 1)]
+    show_rows(lines, Listing(columns), output, "")
+    if report.limits and output in (Format.TABLE, Format.WIDE):
         typer.echo()
-        show_rows(report.limits, _LIMITS, Format.TABLE, "")
+        show_rows(report.limits, _LIMITS, output, "")
+
+
+def _limit_lines(limit: Any, scenarios: int) -> list[tuple[str, list[str]]]:
+    """Return a line for each number of a changed limit, under the last scenario."""
+    fields = ("limit", "reservations", "refused", "before", "peak")
+    before = [""] * (scenarios - 1)
+    return [
+        (f"{limit.account} {limit.resource} {field}", [*before, str(getattr(limit, field))])
+        for field in fields
+    ]
 
 
 def _lines(scenarios: "list[Scenario]") -> list[tuple[str, list[str]]]:

@@ -68,19 +68,21 @@ def test_cards_are_shown_with_what_is_used_of_them(store: Path) -> None:
     wanted = ("node", "uuid", "index", "type", "health", "memory", "cores", "slots")
     assert [card[name] for name in wanted] == ["n2", "GPU-c", 0, "T4", True, 15_000, 100, 10]
     table = gpuledger("cards", store=store).out.splitlines()
-    assert table[1].split()[:9] == [
+    assert table[1].split() == ["n1", "0", "A100", "ok", "9000/20000Mi", "35/100%", "2/10"]
+    wide = gpuledger("cards", "-o", "wide", store=store).out.splitlines()
+    assert wide[1].split()[:9] == [
         *("local", "n1", "0", "GPU-a", "A100", "ok", "9000/20000", "35/100", "2/10")
     ]
-    assert [line.split()[9] for line in table[1:]] == ["-", "-", "memory=150%"]
+    assert [line.split()[9] for line in wide[1:]] == ["-", "-", "memory=150%"]
 
 
 def test_who_is_on_cards_is_shown_line_by_line(store: Path) -> None:
     table = gpuledger("cards", "--pods", store=store)
     rows = [line.split() for line in table.out.splitlines()[1:]]
-    assert [(row[3], row[5], row[6]) for row in rows] == [
-        ("GPU-a", "pods/web-0", "9000"),
-        ("GPU-b", "pods/web-0", "8000"),
-        ("GPU-c", "-", "0"),
+    assert [row[:5] for row in rows] == [
+        ["n1", "0", "team-a", "pods/web-0", "9000Mi"],
+        ["n1", "1", "team-a", "pods/web-0", "8000Mi"],
+        ["n2", "0", "-", "-", "0Mi"],
     ]
     (card,) = gpuledger("cards", "n2", "--pods", "-o", "json", store=store).json
     assert card["pods"] == []

@@ -42,7 +42,9 @@ async def store(tmp_path: Path) -> Path:
 def test_where_a_pod_fits_is_a_table(store: Path) -> None:
     shown = gpuledger("fit", "-f", "-", stdin=pod(8_000), store=store)
     assert shown.status == 0
-    assert shown.out.splitlines()[1].split() == ["n1", "yes", "10", "main=GPU-a:8000MiB", "-"]
+    assert shown.out.splitlines()[1].split() == ["n1", "yes", "10", "0", "-"]
+    wide = gpuledger("fit", "-f", "-", "-o", "wide", stdin=pod(8_000), store=store)
+    assert wide.out.splitlines()[1].split()[3] == "main=GPU-a:8000MiB"
     assert "Quotas: Allowed: there is room." in shown.err
 
 
@@ -57,6 +59,10 @@ def test_the_remedy_is_printed_and_the_status_is_a_denial(store: Path) -> None:
 def test_cards_show_what_is_free_of_them(store: Path) -> None:
     shown = gpuledger("fit", "-f", "-", "--cards", stdin=pod(8_002), store=store)
     (line,) = [line.split() for line in shown.out.splitlines()[1:]]
+    reason = ("CardInsufficientMemory", "short", "by", "2")
+    assert line == ["n1", "0", "8000Mi", "100%", "9", *reason]
+    wide = gpuledger("fit", "-f", "-", "--cards", "-o", "wide", stdin=pod(8_002), store=store)
+    (line,) = [line.split() for line in wide.out.splitlines()[1:]]
     assert line == [
         *("n1", "0", "GPU-a", "A100", "8000", "100", "9", "no", "CardInsufficientMemory", "2")
     ]

@@ -57,7 +57,8 @@ def test_drift_names_what_was_corrected_and_what_is_over_its_limit(store: Path) 
     ]
     table = gpuledger("drift", store=store)
     assert table.status == 0
-    assert f"universe/company {KEY} 4 of 3" in table.out
+    assert "gpu=2; over: universe/company gpu 4 of 3" in table.out
+    assert f"universe/company {KEY} 4 of 3" in gpuledger("drift", "-o", "wide", store=store).out
 
 
 def test_a_ledger_without_drift_passes(store: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_quota_describes_what_it_covers(store: Path) -> None:
 
 
 def test_replay_describes_roots_and_labels(store: Path) -> None:
-    told = gpuledger("audit", "replay", store=store).out.splitlines()
+    told = gpuledger("audit", "replay", "-o", "wide", store=store).out.splitlines()
     assert any("Described" in line and "is name=team-a, tier=gold" in line for line in told)
     assert any("pods/web-1" in line and f"draws from {WEB}" in line for line in told)
     assert any("LimitSet" in line and "covers namespaces with tier in" in line for line in told)

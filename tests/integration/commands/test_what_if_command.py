@@ -45,11 +45,11 @@ def test_scenarios_stand_side_by_side(store: Path) -> None:
     shown = gpuledger("what-if", "--without", "n1", limit, store=store)
     assert shown.status == 0, shown
     lines = [line.split() for line in shown.out.splitlines()]
-    assert lines[0] == ["RECORDED", "REPLAYED", "WHAT-IF"]
+    assert lines[0] == ["FIGURE", "RECORDED", "REPLAYED", "WHAT-IF"]
     assert lines[1] == ["nodes", "2", "2", "1"]
     assert lines[2] == ["not", "created", "0", "0", "1"]
     assert lines[3] == ["placed", "2", "2", "1"]
-    assert lines[-1][:5] == ["quota/local/team/main", f"limits.{MEMORY}", "8000", "2", "1"]
+    assert lines[-1][:5] == ["quota/local/team/main", "gpumem", "8000Mi", "2", "1"]
     assert "2 arrivals." in shown.err
 
 

@@ -2,7 +2,7 @@
 
 A line that begins with `$ ` is a command, up to one that does not end with a backslash; the lines
 after it are its output. All commands of a page are typed into one shell in an empty
-directory that has the examples of docs/. Differences from run to run (times, hashes, ids) and
+directory that has the examples of docs/. Differences from run to run (times, ages, hashes, ids) and
 the width of columns do not count.
 
     PYTHONPATH=tests python -m support.recorded.transcripts docs/tutorial.md
@@ -34,6 +34,7 @@ BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
     (re.compile(r"(?m)^date: .*$"), "date: TIME"),
+    (re.compile(r" \d+[smhd](?:\d+[smh])?(?= )"), " AGE"),
     (re.compile(r"\b[0-9a-f]{8}(-\d+)?\b(?!-[0-9a-f]{4})"), "ID"),
     (re.compile(r"\b[0-9a-f]{16,}\b"), "HASH"),
     (re.compile(r'"patch":"[^"]*"'), '"patch":"PATCH"'),

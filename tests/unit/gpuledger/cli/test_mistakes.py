@@ -51,7 +51,7 @@ def test_the_version_is_an_option_too() -> None:
     [
         ("usge", "Did you mean 'usage'?"),
         ("usage extra", "unexpected extra argument"),
-        ("usage -o xml", "is not one of 'table', 'json', 'yaml'"),
+        ("usage -o xml", "is not one of 'table', 'wide', 'name', 'csv', 'json', 'yaml'"),
         ("usage --at yesterday", "neither a position such as 1234 nor a time"),
         ("usage --at -5", "neither a position"),
         ("usage --at 99999999999999999999", "neither a position"),

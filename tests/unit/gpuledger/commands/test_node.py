@@ -60,8 +60,8 @@ async def test_a_node_is_shown_as_a_table(capsys: pytest.CaptureFixture[str]) ->
     async with answering(200, json.dumps(VIEW)) as url:
         await node_top.watch(url, 1.0, Format.TABLE, COLUMNS, once=True)
     header, line = capsys.readouterr().out.splitlines()
-    assert header.split() == [column.header for column in COLUMNS]
-    assert line.split() == ["team", "p", "main", "GPU-0", "7/100", "-", "12/30", "2"]
+    assert header.split() == [column.header for column in COLUMNS.view]
+    assert line.split() == ["team", "p", "main", "GPU-0", "7/100", "-", "12/30"]
 
 
 async def test_node_is_shown_as_its_agent_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
