@@ -8,7 +8,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, show_rows
-from gpuledger.cli.table_columns import Listing, sentence, text
+from gpuledger.cli.table_columns import KEY_LEAST, Listing, name, sentence, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ class FindingLine(msgspec.Struct, frozen=True):
     text: str
 
 
-_LINES: Final = Listing(
-    (text("RESULT", "outcome"), text("CHECK", "check"), sentence("FOUND", "text")), name="CHECK"
+LINES: Final = Listing(
+    (text("RESULT", "outcome"), name("CHECK", "check", KEY_LEAST), sentence("FOUND", "text")),
+    name="CHECK",
 )
 _FINDINGS: Final = Listing(
     name="CHECK",
@@ -153,7 +154,7 @@ async def check(  # noqa: PLR0913 - every option is one
         storage_classes=storage_class or (),
     )
     if output in (Format.TABLE, Format.WIDE):
-        show_rows(_lines(findings), _LINES, output, "")
+        show_rows(_lines(findings), LINES, output, "")
         typer.echo(_summary(findings), err=True)
     else:
         show_rows(findings, _FINDINGS, output, "")

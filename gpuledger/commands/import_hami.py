@@ -57,7 +57,7 @@ _AMOUNTS = (
     _pair("CORES/HAMI", "cores"),
     _pair("SLOTS/HAMI", "slots"),
 )
-_CARDS = Listing(
+CARDS = Listing(
     wide=(text("NODE", "node"), text("UUID", "uuid"), *_AMOUNTS),
     view=(name("NODE", "node"), name("UUID", "uuid"), *_AMOUNTS),
     name="UUID",
@@ -93,7 +93,7 @@ async def hami(
     if output.is_object:
         show_object(report, output)
     else:
-        show_rows(report.cards, _CARDS, output, "No node announces cards.")
+        show_rows(report.cards, CARDS, output, "No node announces cards.")
         _print_report(report)
     if report.problems:
         raise typer.Exit(Exit.FAILED)

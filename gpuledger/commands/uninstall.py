@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuledger.removal.uninstall_run import RemovalReport
 
 _TAKES: Final = ("kubeconfig", "namespace", "vendors", "vendors_file", "managed_resources")
-_THINGS: Final = Listing(
+THINGS: Final = Listing(
     name="NAME",
     wide=(
         text("ACTION", "action"),
@@ -149,7 +149,7 @@ def _show_report(report: "RemovalReport", output: Format) -> None:
 
 
 def _show(things: Sequence["RemovedThing"], output: Format, nothing: str) -> None:
-    show_rows(things, _THINGS, output, nothing)
+    show_rows(things, THINGS, output, nothing)
 
 
 def _mention(things: Sequence["RemovedThing"]) -> None:

@@ -90,7 +90,7 @@ async def denials(
         )
         answer = await queries.denials(scope, since=since, until=until, limit=limit)
     answer.announce()
-    show_rows(answer.rows, _DENIALS, output, "No denials found.", namespace=scope.namespace)
+    show_rows(answer.rows, DENIALS, output, "No denials found.", namespace=scope.namespace)
     if answer.more:
         typer.echo("Older ones exist: raise --limit.", err=True)
 
@@ -126,7 +126,7 @@ _HISTORY = Listing(
         TableColumn("DETAIL", _detail, wraps=True),
     ),
 )
-_DENIALS = Listing(
+DENIALS = Listing(
     name="DECISION",
     wide=(
         text("TIME", "time"),

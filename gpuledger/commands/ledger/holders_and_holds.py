@@ -121,7 +121,7 @@ async def waiting(
             "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
         )
         answer = await queries.waiting(scope)
-    show_rows(answer.rows, _WAITING, output, "No pods wait.", namespace=scope.namespace)
+    show_rows(answer.rows, WAITING, output, "No pods wait.", namespace=scope.namespace)
 
 
 _HOLDERS = Listing(
@@ -166,7 +166,7 @@ _HOLDS = Listing(
         short_amounts("AMOUNTS", "amounts"),
     ),
 )
-_WAITING = Listing(
+WAITING = Listing(
     name="KEY",
     wide=(
         *PLACE,

@@ -16,7 +16,7 @@ _AMOUNTS = (
     number("CORES-BEFORE", "cores_before"),
     number("CORES", "cores"),
 )
-_CARDS = Listing(
+CARDS = Listing(
     name="UUID",
     wide=(text("CONTAINER", "container"), text("NODE", "node"), text("UUID", "uuid"), *_AMOUNTS),
     view=(
@@ -84,6 +84,6 @@ async def resize(
     if output.is_object:
         show_object(resized, output)
     else:
-        show_rows(resized.cards, _CARDS, output, "No card changes.")
+        show_rows(resized.cards, CARDS, output, "No card changes.")
     if dry_run:
         typer.echo("It would be allowed; nothing was changed.", err=True)

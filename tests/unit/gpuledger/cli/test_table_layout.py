@@ -91,6 +91,10 @@ def test_one_word_breaks_after_commas_only() -> None:
     ]
 
 
+def test_a_word_longer_than_a_line_loses_its_middle() -> None:
+    assert wrapped(f"a {'n' * 253}", 20) == ["a", f"{'n' * 10}{ELLIPSIS}{'n' * 9}"]
+
+
 NAMES = st.text(st.sampled_from("abc-./é名\u0301"), min_size=1, max_size=253)
 
 
