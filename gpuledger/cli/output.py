@@ -17,11 +17,17 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from gpuledger.cli import table_layout
-from gpuledger.cli.csv_rows import csv_header, csv_line
-from gpuledger.cli.display_texts import columns_of
-from gpuledger.cli.table_columns import Listing, TableColumn
-from gpuledger.cli.table_layout import TableLines, aligned, natural_widths, table_lines, wrapped
+from gpuledger.cli.tables import table_layout
+from gpuledger.cli.tables.csv_rows import csv_header, csv_line
+from gpuledger.cli.tables.display_texts import columns_of
+from gpuledger.cli.tables.table_columns import Listing, TableColumn
+from gpuledger.cli.tables.table_layout import (
+    TableLines,
+    aligned,
+    natural_widths,
+    table_lines,
+    wrapped,
+)
 
 STREAM_WIDTH: Final = 80
 """Width for which the columns of a stream are chosen; a wider terminal shortens less."""

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 Progress = Callable[[int, int], None]
@@ -11,6 +12,9 @@ Progress = Callable[[int, int], None]
 
 REDRAW_SECONDS: Final = 0.1
 """Shortest time between two drawings of the bar; the work may report a million times."""
+
+hidden: ContextVar[bool] = ContextVar("hidden", default=False)
+"""Whether bars are left out, because another part draws on the terminal."""
 
 
 def ignore(_done: int, _total: int) -> None:
@@ -20,7 +24,7 @@ def ignore(_done: int, _total: int) -> None:
 @contextmanager
 def bar(title: str) -> Iterator[Progress]:
     """Show a bar for as long as the block runs and yield the function that moves it."""
-    if not sys.stderr.isatty():
+    if hidden.get() or not sys.stderr.isatty():
         yield ignore
         return
     from rich.console import Console

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gpuledger.cli.table_columns import text
+from gpuledger.cli.tables.table_columns import text
 
 Namespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")

@@ -8,7 +8,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, show_rows
-from gpuledger.cli.table_columns import KEY_LEAST, Listing, name, sentence, text
+from gpuledger.cli.tables.table_columns import KEY_LEAST, Listing, name, sentence, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command, group
 from gpuledger.cli.output import Format, Output, show_object, show_rows
-from gpuledger.cli.table_columns import Listing, TableColumn, name, number, text
+from gpuledger.cli.tables.table_columns import Listing, TableColumn, name, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:

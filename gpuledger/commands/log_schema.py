@@ -2,7 +2,7 @@
 
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Format, Output, show_one
-from gpuledger.cli.table_columns import Listing, number
+from gpuledger.cli.tables.table_columns import Listing, number
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group("Raise the schema of the log's records.", "gpuledger log raise-schema")

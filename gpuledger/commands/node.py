@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Format, Output
-from gpuledger.cli.table_columns import NAMESPACE, Listing, TableColumn, name, number, text
+from gpuledger.cli.tables.table_columns import NAMESPACE, Listing, TableColumn, name, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(

@@ -4,7 +4,7 @@ import msgspec
 
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Format, Output, show_object, show_rows
-from gpuledger.cli.table_columns import Listing, text
+from gpuledger.cli.tables.table_columns import Listing, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group("Show configuration for a kube-scheduler.")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, show_object, show_rows
-from gpuledger.cli.table_columns import KEY_LEAST, Listing, Omitted, name, sentence, text
+from gpuledger.cli.tables.table_columns import KEY_LEAST, Listing, Omitted, name, sentence, text
 from gpuledger.commands.check import FullName, Release
 from ledger.runtime.settings.setting_sources import LoadedSettings
 

@@ -7,7 +7,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import ExplainedCommand, epilog
 from gpuledger.cli.output import Format, Output, show_one
-from gpuledger.cli.table_columns import Listing, text
+from gpuledger.cli.tables.table_columns import Listing, text
 
 
 def register(app: typer.Typer) -> None:

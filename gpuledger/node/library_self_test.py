@@ -19,7 +19,7 @@ import typer
 
 from gpuledger.cli.exit_codes import Exit
 from gpuledger.cli.output import Format, show_rows
-from gpuledger.cli.table_columns import Listing
+from gpuledger.cli.tables.table_columns import Listing
 
 SECONDS: Final = 60.0
 """Deadline of one check; the first context on a large card takes some seconds."""

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.output import Format, show_object, show_rows, view_lines
-from gpuledger.cli.table_columns import Listing
+from gpuledger.cli.tables.table_columns import Listing
 from ledger.log.bounded_read import AnswerTooLong, read_whole
 from ledger.log.jetstream.nats_errors import plainly
 from vgpu_native.agent.usage_observer import ContainerUse

@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from gpuledger.cli.output import Format, Output, show_one
-from gpuledger.cli.table_columns import Listing, number
+from gpuledger.cli.tables.table_columns import Listing, number
 
 _CAMPAIGN = Listing(
     (number("SEEDS", "seeds"), number("STEPS", "steps"), number("VIOLATIONS", "violations"))

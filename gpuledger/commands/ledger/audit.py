@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger.cli.command_wrapper import command, group
-from gpuledger.cli.display_texts import NOTHING, age_text, amounts_text
 from gpuledger.cli.output import Format, Output, RowStream, show_one
 from gpuledger.cli.row_options import AllNamespaces
-from gpuledger.cli.table_columns import KEY_LEAST, Listing, TableColumn, flag, joined, number
+from gpuledger.cli.tables.display_texts import NOTHING, age_text, amounts_text
+from gpuledger.cli.tables.table_columns import KEY_LEAST, Listing, TableColumn, flag, joined, number
 from gpuledger.cli.time_options import Since, Until
 from ledger.runtime.settings.setting_sources import LoadedSettings
 

@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, show_one
-from gpuledger.cli.table_columns import Listing, number, text
+from gpuledger.cli.tables.table_columns import Listing, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The backup.")]

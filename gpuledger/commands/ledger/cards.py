@@ -9,7 +9,7 @@ import typer
 from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_rows
 from gpuledger.cli.row_options import Cluster
-from gpuledger.cli.table_columns import (
+from gpuledger.cli.tables.table_columns import (
     CLUSTER,
     KEY,
     KEY_LEAST,

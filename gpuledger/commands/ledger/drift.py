@@ -5,10 +5,10 @@ from typing import Any
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.display_texts import NOTHING, amounts_text, resource_text
 from gpuledger.cli.output import Format, Output, show_rows
 from gpuledger.cli.row_options import AllNamespaces, Cluster, Limit, Namespace
-from gpuledger.cli.table_columns import (
+from gpuledger.cli.tables.display_texts import NOTHING, amounts_text, resource_text
+from gpuledger.cli.tables.table_columns import (
     CLUSTER,
     KEY,
     NAMESPACE,

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.display_texts import NOTHING
 from gpuledger.cli.output import Format, Output, show_object, show_rows
-from gpuledger.cli.table_columns import (
+from gpuledger.cli.tables.display_texts import NOTHING
+from gpuledger.cli.tables.table_columns import (
     KEY_LEAST,
     Listing,
     Omitted,
@@ -145,8 +145,7 @@ async def fit(
 
     The choice is that of the extender with the given settings, and the quota decision that of the
     webhook; nothing is reserved. SCORE is the score sent to the scheduler, 10 for the best node.
-    CARDS are the indexes of the cards that the pod would have. Of a workload, one pod of each
-    template is tried.
+    CARDS are indexes of cards. Of a workload, one pod of each template is tried.
 
     If it fits on no node, the command lists remedies: the fewest pods to evict, and single changes
     of its request. It ignores priorities and disruption budgets of those pods. With --cards, each

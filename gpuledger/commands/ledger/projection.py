@@ -4,7 +4,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Format, Output, show_one
-from gpuledger.cli.table_columns import Listing, flag, number, text
+from gpuledger.cli.tables.table_columns import Listing, flag, number, text
 from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 

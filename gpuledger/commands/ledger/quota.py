@@ -5,10 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, READING, command, group
-from gpuledger.cli.display_texts import NOTHING
 from gpuledger.cli.output import Format, Output, show_one, show_rows
 from gpuledger.cli.row_options import AllNamespaces
-from gpuledger.cli.table_columns import (
+from gpuledger.cli.tables.display_texts import NOTHING
+from gpuledger.cli.tables.table_columns import (
     CLUSTER,
     NAMESPACE,
     Listing,
@@ -20,7 +20,7 @@ from gpuledger.cli.table_columns import (
     resource,
     text,
 )
-from gpuledger.cli.table_columns import (
+from gpuledger.cli.tables.table_columns import (
     name as name_column,
 )
 from ledger.runtime.settings.setting_sources import LoadedSettings

@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command
 from gpuledger.cli.output import Format, Output, show_object, show_rows
-from gpuledger.cli.table_columns import KEY_LEAST, Listing, name, number, text
+from gpuledger.cli.tables.table_columns import KEY_LEAST, Listing, name, number, text
 from ledger.core.model.amounts import AMOUNT_MAX
 from ledger.runtime.settings.setting_sources import LoadedSettings
 

@@ -7,7 +7,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command
 from gpuledger.cli.output import Format, Output, show_one
-from gpuledger.cli.table_columns import Listing, flag, number, text
+from gpuledger.cli.tables.table_columns import Listing, flag, number, text
 from ledger.runtime.settings.setting_sources import LoadedSettings
 from webhook.settlement.operator_outcomes import ObjectOutcome
 

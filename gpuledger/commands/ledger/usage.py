@@ -1,16 +1,16 @@
-"""`gpuledger usage`: limits and used amounts of quotas, as of any moment."""
+"""`gpuledger usage` and `gpuledger top`: limits and used amounts, as of any moment, and live."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec.structs import replace
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.display_texts import NOTHING
-from gpuledger.cli.output import Format, Output, show_rows
+from gpuledger.cli.output import Format, ObjectOutput, Output, show_object, show_rows
 from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
-from gpuledger.cli.table_columns import (
+from gpuledger.cli.tables.display_texts import NOTHING
+from gpuledger.cli.tables.table_columns import (
     CLUSTER,
     NAMESPACE,
     Listing,
@@ -25,6 +25,10 @@ from gpuledger.cli.table_columns import (
 )
 from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
+
+if TYPE_CHECKING:
+    from gpuledger.cli.tables.top_screen import TopState
+    from gpuledger.reading.ledger_queries import LedgerQueries, ReadScope
 
 
 class BreakdownOption(StrEnum):
@@ -44,6 +48,13 @@ def register(app: typer.Typer) -> None:
         "gpuledger usage --quota company --by cluster",
         takes=READING,
     )(usage)
+    command(
+        app,
+        "gpuledger top",
+        "gpuledger top -n team-a --every 5",
+        "gpuledger top --once -o json",
+        takes=READING,
+    )(top)
 
 
 async def usage(
@@ -84,6 +95,64 @@ async def usage(
         lines = await queries.usage(scope, at=at, quota=quota)
     lines.announce()
     show_rows(lines.rows, _USAGE, output, "No quotas found.", namespace=scope.namespace)
+
+
+async def top(
+    loaded: LoadedSettings,
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    cluster: Cluster = "",
+    every: Annotated[
+        float,
+        typer.Option("--every", metavar="SECONDS", min=0.5, max=3_600, help="Refresh interval."),
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Show once, and end.")] = False,
+    output: ObjectOutput = Format.TABLE,
+) -> None:
+    """Show quotas and cards live, the fullest first.
+
+    PRESSURE is the used part of a limit, of cards that of their memory. The key q or Ctrl-C ends
+    it. With --once, with -o json or yaml, or into a pipe, it shows the state once. A user without
+    the right to list cards gets quotas only.
+    """
+    from gpuledger.cli.tables.live_screen import live, shows_live
+    from gpuledger.reading.query_source import ledger_queries
+
+    async with ledger_queries(loaded) as queries:
+        scope = queries.scope(
+            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
+        )
+        if output is Format.TABLE and not once and shows_live():
+            await live(lambda: _state(queries, scope), every)
+            return
+        state = await _state(queries, scope)
+    if output.is_object:
+        show_object(state, output)
+    else:
+        _print(state)
+
+
+async def _state(queries: "LedgerQueries", scope: "ReadScope") -> "TopState":
+    """Return the present state. Raises CommandError if quotas cannot be read."""
+    from gpuledger.cli.exit_codes import CommandError
+    from gpuledger.cli.tables.top_screen import state_of
+
+    usage = await queries.usage(scope)
+    try:
+        cards = (await queries.cards(cluster=scope.cluster)).rows
+    except CommandError as error:
+        return state_of(usage.position, usage.head, usage.rows, (), f"Cards: {error}")
+    return state_of(usage.position, usage.head, usage.rows, cards)
+
+
+def _print(state: "TopState") -> None:
+    from gpuledger.cli.tables.top_screen import CARDS, QUOTAS
+
+    typer.echo(f"As of position {state.position} of {state.head}.", err=True)
+    show_rows(state.quotas, QUOTAS, Format.TABLE, "No quotas found.")
+    if state.cards:
+        typer.echo()
+    show_rows(state.cards, CARDS, Format.TABLE, state.note or "No cards found.")
 
 
 def _unread(row: Any) -> str:

@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command
 from gpuledger.cli.output import Format, Output, show_object, show_rows
-from gpuledger.cli.table_columns import (
+from gpuledger.cli.tables.table_columns import (
     KEY_LEAST,
     Listing,
     TableColumn,

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from support.recorded.pseudo_terminal import in_a_pipe, on_terminal
 
-from gpuledger.cli.display_texts import ELLIPSIS, columns_of
 from gpuledger.cli.output import view_lines
-from gpuledger.cli.table_columns import Listing
+from gpuledger.cli.tables.display_texts import ELLIPSIS, columns_of
+from gpuledger.cli.tables.table_columns import Listing
 from gpuledger.commands import check, import_hami, node, uninstall, vgpu
 from gpuledger.commands.ledger import history_and_denials, holders_and_holds, resize
 from gpuledger.storage.open_log import open_log, writer_on

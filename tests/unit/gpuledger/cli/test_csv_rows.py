@@ -6,9 +6,9 @@ import io
 import msgspec
 import pytest
 
-from gpuledger.cli.csv_rows import csv_header, csv_line
 from gpuledger.cli.output import Format, show_rows
-from gpuledger.cli.table_columns import Listing, number, text
+from gpuledger.cli.tables.csv_rows import csv_header, csv_line
+from gpuledger.cli.tables.table_columns import Listing, number, text
 
 
 class Cell(msgspec.Struct, frozen=True):

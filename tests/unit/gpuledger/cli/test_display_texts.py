@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuledger.cli.display_texts import (
+from gpuledger.cli.tables.display_texts import (
     age_text,
     amounts_text,
     columns_of,

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from gpuledger.cli.output import Format, RowStream, show_one, show_rows
-from gpuledger.cli.table_columns import Listing, amounts, flag, number, text
+from gpuledger.cli.tables.table_columns import Listing, amounts, flag, number, text
 
 
 class Row(msgspec.Struct, frozen=True):

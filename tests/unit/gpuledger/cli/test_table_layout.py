@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.cli.display_texts import ELLIPSIS, columns_of
 from gpuledger.cli.output import Format, headers_shown, show_rows, view_lines
-from gpuledger.cli.table_columns import (
+from gpuledger.cli.tables.display_texts import ELLIPSIS, columns_of
+from gpuledger.cli.tables.table_columns import (
     CLUSTER,
     NAMESPACE,
     Listing,
@@ -17,7 +17,7 @@ from gpuledger.cli.table_columns import (
     sentence,
     text,
 )
-from gpuledger.cli.table_layout import table_lines, wrapped
+from gpuledger.cli.tables.table_layout import table_lines, wrapped
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gpuledger.cli.display_texts import NOTHING
-from gpuledger.cli.table_columns import TableColumn
+from gpuledger.cli.tables.display_texts import NOTHING
+from gpuledger.cli.tables.table_columns import TableColumn
 
 _FORMULA: Final = re.compile(r"\s*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")

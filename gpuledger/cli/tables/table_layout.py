@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from gpuledger.cli.display_texts import NOTHING, columns_of, shortened
-from gpuledger.cli.table_columns import TableColumn
+from gpuledger.cli.tables.display_texts import NOTHING, columns_of, shortened
+from gpuledger.cli.tables.table_columns import TableColumn
 
 GAP: Final = "   "
 """Separator of columns, as in kubectl."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpuledger.cli.display_texts import (
+from gpuledger.cli.tables.display_texts import (
     NOTHING,
     age_text,
     amounts_text,

@@ -1,0 +1,1 @@
+"""Tables: columns, texts of cells, the width of a terminal, CSV, and the live screen."""
