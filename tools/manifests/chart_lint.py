@@ -14,7 +14,7 @@ import kubernetes_validate.utils
 import yaml
 
 from tools.manifests import yaml_lint
-from tools.manifests.helm_chart import CHART, HelmFailed, helm, render
+from tools.manifests.helm_chart import CHART, LOADER, HelmFailed, helm, render
 
 VERSIONS: Final = ("1.34", "1.35", "1.36", "1.37")
 """The versions of Kubernetes that every rendered object is valid for."""
@@ -65,7 +65,7 @@ def _of_object(template: str, text: str) -> tuple[str, ...]:
 
 
 def _problems(template: str, text: str) -> Iterator[str]:
-    manifest = yaml.safe_load(text)
+    manifest = yaml.load(text, LOADER)
     name = f"{template}: {manifest.get('kind')}/{manifest.get('metadata', {}).get('name')}"
     yield from yaml_lint.rendered(name, text)
     if not str(manifest.get("apiVersion")).startswith(DEFINED_ELSEWHERE):

@@ -13,6 +13,9 @@ CHART: Final = "deploy/chart/gpuledger"
 HELM: Final = Path(sys.executable).parent / "helm"
 HELM_SECONDS: Final = 60.0
 
+LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The loader of libyaml where PyYAML has it; the other takes ten times as long."""
+
 _SOURCE: Final = re.compile(r"^# Source: [^/\n]+/templates/(\S+)\n", re.MULTILINE)
 
 
@@ -62,6 +65,6 @@ def _objects(text: str) -> Iterator[Rendered]:
         source = _SOURCE.match(document)
         if source is not None:
             body = document[source.end() :]
-            manifest = yaml.safe_load(body)
+            manifest = yaml.load(body, LOADER)
             if manifest is not None:
                 yield Rendered(source[1], body, manifest)
