@@ -44,6 +44,9 @@ NETWORK: Final = DEPLOY / "network"
 CHART: Final = DEPLOY / "chart"
 """Templates, not manifests; see the folder chart of these tests."""
 
+KREW: Final = DEPLOY / "krew"
+"""Read by krew on a laptop, see test_krew_manifest."""
+
 CERTIFICATES: Final = DEPLOY / "certificates"
 """Applied by itself, where the replicas make their certificate."""
 
@@ -52,7 +55,7 @@ FILES: Final = sorted(
     for path in DEPLOY.rglob("*.yaml")
     if path.name not in SEPARATELY
     and not path.is_relative_to(CHART)
-    and path.parent not in (SCHEDULER, AGENT, EVICT, PREEMPTION, NETWORK, CERTIFICATES)
+    and path.parent not in (SCHEDULER, AGENT, EVICT, PREEMPTION, NETWORK, CERTIFICATES, KREW)
 )
 KINDS: Final = sorted((ROOT / "webhook" / "kinds" / "builtin").glob("*.yaml"))
 OWN_SECONDS: Final = 3
