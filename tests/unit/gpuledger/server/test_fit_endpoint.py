@@ -263,7 +263,7 @@ async def test_fits_beyond_the_bound_of_a_namespace_are_refused_at_once(
     waiting = [
         asyncio.create_task(ask(app, pod(5_000))) for _ in range(live_fit.FITS_OF_ONE_MAX + 1)
     ]
-    done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    done, pending = await asyncio.wait(waiting, timeout=5.0, return_when=asyncio.FIRST_COMPLETED)
     (refused,) = done
     assert refused.result().status_code == 503
     assert refused.result().headers["retry-after"] == "1"
