@@ -17,8 +17,8 @@ from support.pages.page_addresses import LISTED
 from support.pages.page_harness import FakeSource
 
 from gpuledger.page.page_list import PAGES
-from gpuledger.page.page_source import WaitingRow
 from gpuledger.wiring import store_layout
+from webhook.gates.waiting_report import WaitingRow
 
 pytestmark = pytest.mark.integration
 
@@ -27,10 +27,17 @@ needs_namespaces = pytest.mark.skipif(
     "/namespace" not in LISTED, reason="there is no page of a namespace yet"
 )
 SINCE = "2026-01-31T12:00:00Z"
+
+
+def waits(cluster: str, namespace: str, pod: str, place: int, obstacle: str) -> WaitingRow:
+    """Return the row of a waiting pod."""
+    return WaitingRow(cluster, namespace, pod, f"pods/{pod}", "u", {}, "", SINCE, place, obstacle)
+
+
 WAITING = [
-    WaitingRow(BERLIN, MINE, "pods/mine-waits", 1, SINCE, "no room"),
-    WaitingRow(BERLIN, "speech", "pods/secret-waits", 2, SINCE, "speech waits for 3 GPUs"),
-    WaitingRow("oslo", MINE, "pods/far-waits", 3, SINCE, "oslo is full"),
+    waits(BERLIN, MINE, "mine-waits", 1, "no room"),
+    waits(BERLIN, "speech", "secret-waits", 2, "speech waits for 3 GPUs"),
+    waits("oslo", MINE, "far-waits", 3, "oslo is full"),
 ]
 
 ATTACKS = (
