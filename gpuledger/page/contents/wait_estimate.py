@@ -21,7 +21,9 @@ class WaitEstimate(msgspec.Struct, frozen=True):
     basis: str
 
     def at(self, place: int) -> str:
-        """Return the estimated wait of a place as text, "no estimate" without one."""
+        """Return the estimated wait of a place as text; a pod at place 0 is set aside."""
+        if not place:
+            return "set aside, because it does not fit on empty quotas"
         return f"about {duration_text(place * self.interval)}" if self.interval else "no estimate"
 
 

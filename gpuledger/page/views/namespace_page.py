@@ -222,7 +222,7 @@ async def _waiting(
         )
     own = sorted(
         (row for row in rows if (row.cluster, row.namespace) == (place.cluster, place.name)),
-        key=lambda row: row.place,
+        key=lambda row: (not row.place, row.place),
     )
     if not own:
         return [], "", 0

@@ -12,15 +12,27 @@ from support.pages.two_tenants import LAST, OWN, SECRETS, SHARED, THEIRS, two_te
 from webhook.gates.waiting_report import WaitingRow
 
 
-def waiting(cluster: str, namespace: str, pod: str, obstacle: str) -> WaitingRow:
+def waiting(cluster: str, namespace: str, pod: str, place: int = 1) -> WaitingRow:
     since = "2026-01-01T00:00:00Z"
-    return WaitingRow(cluster, namespace, pod, f"pods/{pod}", "u", {}, "", since, 1, obstacle)
+    return WaitingRow(
+        cluster,
+        namespace,
+        pod,
+        f"pods/{pod}",
+        "u",
+        {},
+        unknown="",
+        since=since,
+        place=place,
+        obstacle="all is full",
+    )
 
 
 WAITING = [
-    waiting("c1", "red", "queued", "all is full"),
-    waiting("c1", "hidden-tenant", "hidden-pod-9", "full"),
-    waiting("c2", "red", "hidden-pod-8", "full"),
+    waiting("c1", "red", "aside", 0),
+    waiting("c1", "red", "queued"),
+    waiting("c1", "hidden-tenant", "hidden-pod-9"),
+    waiting("c2", "red", "hidden-pod-8"),
 ]
 OWN_PAGES = (
     "/page/namespace?namespace=red",
@@ -146,9 +158,10 @@ async def test_waiting_pods_have_no_estimate_without_a_past(tenant: httpx2.Async
     text = (await tenant.get("/page/namespace?namespace=red")).text
     assert "queued" in text
     assert "no estimate" in text
+    assert text.index("queued") < text.index("set aside")
     assert "because 1 holders of this namespace have ended" in text
     past = (await tenant.get("/page/namespace?namespace=red&at=6")).text
-    assert "pods/queued" not in past
+    assert "queued" not in past
     assert "does not record waiting pods" in past
 
 
@@ -170,7 +183,7 @@ async def test_a_right_less_is_a_section_less(projection: Path) -> None:
         page = (await client.get("/page/namespace?namespace=red")).text
         history = (await client.get(f"/page/history?account={OWN}&from=0")).text
         record = await client.get("/page/record?namespace=red&position=5")
-    assert [name for name in ("pods/queued", "pods/big", "deployments.apps") if name in page] == []
+    assert [name for name in ("queued", "pods/big", "deployments.apps") if name in page] == []
     assert "You may not list holders.gpuledger.io" in page
     assert "pods/p1" not in history
     assert record.status_code == 403
