@@ -23,7 +23,7 @@ def day_store() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def day_pages(day_store: Path) -> Iterator[str]:
     """The origin of `gpuledger page` on the working day."""
-    with page_process(day_store) as process:
+    with page_process(day_store, "--cluster=berlin") as process:
         yield process.origin
 
 

@@ -13,6 +13,8 @@ from support.harness.command_line import gpuledger
 
 pytestmark = pytest.mark.integration
 
+WHERE = ("-n", "notebooks", "--cluster", "berlin")
+
 
 def manifest(cards: int, memory: int, name: str = "new-pod") -> str:
     limits = {"nvidia.com/gpu": cards, "nvidia.com/gpumem": memory}
@@ -30,8 +32,8 @@ def visit(browser: Browser, day_pages: str) -> Iterator[Visit]:
 
 
 def ask(visit: Visit, text: str, namespace: str) -> str:
-    visit.page.get_by_label("Namespace").fill(namespace)
-    visit.page.get_by_label("Manifest").fill(text)
+    visit.page.locator("#fit-namespace").fill(namespace)
+    visit.page.locator("#fit-manifest").fill(text)
     visit.page.get_by_role("button", name="Would it fit?").click()
     visit.page.wait_for_load_state()
     return visit.text()
@@ -40,7 +42,7 @@ def ask(visit: Visit, text: str, namespace: str) -> str:
 def test_pod_that_fits_gets_the_nodes_of_the_command(visit: Visit, day_store: Path) -> None:
     text = manifest(1, 1_000)
     shown = ask(visit, text, "notebooks")
-    done = gpuledger("fit", "-f", "-", "-n", "notebooks", store=day_store, stdin=text)
+    done = gpuledger("fit", "-f", "-", *WHERE, store=day_store, stdin=text)
     assert done.status == 0, done
     assert "allowed" in shown
     assert "it fits" in shown
@@ -51,7 +53,7 @@ def test_pod_that_fits_gets_the_nodes_of_the_command(visit: Visit, day_store: Pa
 def test_pod_over_its_quota_gets_the_sentence_of_the_denial(visit: Visit, day_store: Path) -> None:
     text = manifest(1, 20_000)
     shown = ask(visit, text, "notebooks")
-    explained = gpuledger("explain", "-f", "-", "-n", "notebooks", store=day_store, stdin=text)
+    explained = gpuledger("explain", "-f", "-", *WHERE, store=day_store, stdin=text)
     sentence = "Pod new-pod would need 20000 MiB"
     assert sentence in explained.out + explained.err
     assert "denied" in shown
@@ -61,8 +63,8 @@ def test_pod_over_its_quota_gets_the_sentence_of_the_denial(visit: Visit, day_st
 def test_manifest_and_namespace_stay_in_the_form(visit: Visit) -> None:
     text = manifest(1, 1_000)
     ask(visit, text, "notebooks")
-    assert visit.page.get_by_label("Manifest").input_value().strip() == text
-    assert visit.page.get_by_label("Namespace").input_value() == "notebooks"
+    assert visit.page.locator("#fit-manifest").input_value().strip() == text
+    assert visit.page.locator("#fit-namespace").input_value() == "notebooks"
 
 
 def test_answer_has_no_accessibility_findings(visit: Visit) -> None:
@@ -76,6 +78,6 @@ def test_answer_has_no_accessibility_findings(visit: Visit) -> None:
 def test_unreadable_manifest_is_refused_beside_the_form(visit: Visit, text: str) -> None:
     ask(visit, text, "notebooks")
     assert visit.page.get_by_role("alert").is_visible()
-    assert visit.page.get_by_label("Manifest").input_value().strip() == text
+    assert visit.page.locator("#fit-manifest").input_value().strip() == text
     assert visit.page.evaluate("window.attacked") is None
     visit.complaints[:] = [text for text in visit.complaints if "status of 4" not in text]
