@@ -43,20 +43,20 @@ def test_page_is_an_answer_of_the_present(visit: Visit, path: str) -> None:
 
 
 @each_page
-@pytest.mark.parametrize("width", WIDTHS)
-def test_document_never_scrolls_sideways(visit: Visit, path: str, width: int) -> None:
-    visit.resize(width)
+def test_document_never_scrolls_sideways(visit: Visit, path: str) -> None:
     visit.open(path)
-    assert visit.overflow() == []
+    for width in WIDTHS:
+        visit.resize(width)
+        assert visit.overflow() == [], width
 
 
 @each_page
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_has_no_accessibility_findings(visit: Visit, path: str, scheme: str) -> None:
-    visit.resize(1_280)
-    visit.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+def test_page_has_no_accessibility_findings(visit: Visit, path: str) -> None:
     visit.open(path)
-    assert axe.findings(visit.page) == []
+    for width, scheme in ((1_280, "dark"), (360, "light")):
+        visit.resize(width)
+        visit.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        assert axe.findings(visit.page) == [], scheme
 
 
 @each_page
@@ -81,6 +81,7 @@ def test_keyboard_reaches_every_control_and_leaves_it(visit: Visit, path: str) -
 
 @each_page
 def test_page_is_the_same_without_scripts(browser: Browser, visit: Visit, path: str) -> None:
+    visit.resize(1_280)
     visit.open(path)
     with visiting(browser, visit.origin, java_script_enabled=False) as bare:
         bare.open(path)

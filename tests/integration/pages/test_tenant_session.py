@@ -13,7 +13,6 @@ from support.browser.page_crawl import crawl
 from support.harness.command_line import gpuledger
 from support.page_data.day_cluster import BERLIN, L4_NODES, TEAMS
 from support.pages.login_server import FROM_AFAR, login_server
-from support.pages.page_addresses import LISTED
 from support.pages.page_harness import FakeSource
 
 from gpuledger.page.page_list import PAGES
@@ -23,21 +22,20 @@ from webhook.gates.waiting_report import WaitingRow
 pytestmark = pytest.mark.integration
 
 MINE = "vision"
-needs_namespaces = pytest.mark.skipif(
-    "/namespace" not in LISTED, reason="there is no page of a namespace yet"
-)
 SINCE = "2026-01-31T12:00:00Z"
 
 
-def waits(cluster: str, namespace: str, pod: str, place: int, obstacle: str) -> WaitingRow:
-    """Return the row of a waiting pod."""
-    return WaitingRow(cluster, namespace, pod, f"pods/{pod}", "u", {}, "", SINCE, place, obstacle)
+def _waiting(cluster: str, namespace: str, name: str, obstacle: str) -> WaitingRow:
+    amounts = {"nvidia.com/gpu": 1}
+    key = f"pods/{name}"
+    where = (cluster, namespace, name, key, f"uid-{name}")
+    return WaitingRow(*where, amounts, "", SINCE, 1, obstacle)
 
 
 WAITING = [
-    waits(BERLIN, MINE, "mine-waits", 1, "no room"),
-    waits(BERLIN, "speech", "secret-waits", 2, "speech waits for 3 GPUs"),
-    waits("oslo", MINE, "far-waits", 3, "oslo is full"),
+    _waiting(BERLIN, MINE, "mine-waits", "no room"),
+    _waiting(BERLIN, "speech", "secret-waits", "speech waits for 3 GPUs"),
+    _waiting("oslo", MINE, "far-waits", "oslo is full"),
 ]
 
 ATTACKS = (
@@ -52,9 +50,9 @@ ATTACKS = (
     f"account=universe/machine-learning&namespace={MINE}&cluster=berlin",
     f"account=universe/europe&namespace={MINE}&cluster=berlin&from=1&to=550",
     f"namespace={MINE}&cluster=berlin&root=deployments.apps/asr",
-    *(f"position={position}" for position in range(1, 552, 37)),
-    *(f"position={position}&namespace={MINE}&cluster=berlin" for position in range(1, 552, 29)),
 )
+RECORDS = [f"position={position}" for position in range(1, 552, 61)]
+RECORDS += [f"{record}&namespace={MINE}&cluster=berlin" for record in RECORDS]
 """Queries by which a tenant asks for what belongs to others, tried on every page."""
 
 
@@ -88,9 +86,9 @@ def _is_mine(cluster: str, namespace: str) -> bool:
 def crawled_by(origin: str, token: str) -> dict[str, str]:
     headers = {**FROM_AFAR, "authorization": f"Bearer {token}"}
     with httpx2.Client(base_url=origin, headers=headers, timeout=20) as client:
-        read = crawl(client, f"/page/namespace?namespace={MINE}")
+        read = crawl(client, f"/page/namespace?namespace={MINE}", 60)
         for page in PAGES:
-            for query in ("", *ATTACKS):
+            for query in ("", *ATTACKS, *(RECORDS if page.path == "/record" else ())):
                 path = f"/page{page.path}?{query}"
                 read[path] = client.get(path).text
     return read
@@ -110,7 +108,6 @@ def _is_in(name: str, html: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", html) is not None
 
 
-@needs_namespaces
 def test_tenant_reads_no_name_of_another_tenant(origin: str, secrets: set[str]) -> None:
     read = crawled_by(origin, f"t-{MINE}")
     assert seen_in(read, secrets) == {}
@@ -134,7 +131,6 @@ def sign_in(visit: Visit, token: str) -> None:
     visit.page.get_by_role("button", name="Sign in").click()
 
 
-@needs_namespaces
 def test_login_leads_to_the_page_that_was_wanted(visit: Visit) -> None:
     wanted = f"/page/namespace?namespace={MINE}"
     visit.open(wanted)
@@ -145,7 +141,6 @@ def test_login_leads_to_the_page_that_was_wanted(visit: Visit) -> None:
     assert visit.complaints == []
 
 
-@needs_namespaces
 def test_session_is_hidden_from_scripts_and_ends(visit: Visit) -> None:
     visit.open("/page/login")
     sign_in(visit, f"t-{MINE}")

@@ -5,8 +5,7 @@ from urllib.parse import urlencode
 
 from gpuledger.page.page_list import PAGES
 from gpuledger.page.page_paths import PREFIX
-
-LISTED: Final = frozenset(page.path for page in PAGES)
+from ledger.core.model import accounts
 
 _OF_NAMESPACES: Final = frozenset({"/namespace", "/history"})
 
@@ -19,6 +18,9 @@ def addresses(namespace: str, cluster: str, position: int = 42) -> tuple[str, ..
 
 
 def _query(path: str, namespace: str, cluster: str, position: int) -> str:
+    where = {"cluster": cluster, "namespace": namespace}
+    if path == "/history":
+        where["account"] = accounts.quota(cluster, namespace, "gpus")
     if path in _OF_NAMESPACES:
-        return "?" + urlencode({"cluster": cluster, "namespace": namespace})
+        return "?" + urlencode(where)
     return f"?position={position}" if path == "/record" else ""
