@@ -85,7 +85,7 @@ async def test_a_reader_sees_the_own_namespace(certified: str) -> None:
     assert (listed.status, "8000" in listed.out) == (0, True), listed
 
 
-async def test_a_reader_is_told_which_right_is_missing(certified: str) -> None:
+async def test_a_refusal_names_the_missing_right(certified: str) -> None:
     for arguments in (("usage", "-n", "team-b"), ("cards",)):
         ended = await run(certified, *arguments)
         assert (ended.status, ended.out) == (4, ""), ended

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from support.generators.read_history import DENIED, WEB, write_history
+from support.harness.command_line import gpuledger
 from support.servers.aggregator import TOKEN, Aggregator
 from support.servers.service_process import ServiceProcess, running_service
 
@@ -26,6 +28,7 @@ from ledger.runtime.settings import setting_sources
 
 pytestmark = pytest.mark.integration
 
+SHOWN_SECONDS = 30.0
 ALL, TEAM, EAST = ReadScope(), ReadScope("team-a"), ReadScope("", "east")
 Question = Callable[[LedgerQueries, "Times"], Awaitable[Any]]
 
@@ -132,6 +135,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]
     store = tmp_path_factory.mktemp("reading") / "store"
     asyncio.run(write_history(store))
     with running_service(store) as service:
+        # The service projects denials beside the records, so they may follow later.
+        until = time.monotonic() + SHOWN_SECONDS
+        while len(gpuledger("denials", "-o", "json", store=store).json) < DENIED:
+            assert time.monotonic() < until, "the service shows all denials"
+            time.sleep(0.1)
         yield service
 
 
