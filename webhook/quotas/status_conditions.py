@@ -1,11 +1,15 @@
 """Status conditions of a quota, in the form of Kubernetes."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 QuotaStatusConditions = dict[str, Any]
 
 _MICROSECONDS: Final = 1_000_000
+
+READY: Final = "Ready"
+"""The type of the condition that sums the others up, for tables and `kubectl wait`."""
 
 
 class Condition(NamedTuple):
@@ -28,6 +32,12 @@ class Condition(NamedTuple):
             "observedGeneration": generation,
             "lastTransitionTime": _since(known, self.type, self.status) or _text(now),
         }
+
+
+def ready(conditions: Sequence[Condition]) -> Condition:
+    """Return the condition Ready: the first condition that is not True, else the first one."""
+    first = next((part for part in conditions if part.status != "True"), conditions[0])
+    return first._replace(type=READY)
 
 
 def _since(known: QuotaStatusConditions, kind: str, status: str) -> str:

@@ -14,7 +14,7 @@ from ledger.kube.api.cluster_errors import ClusterError, NotFound
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Workload
 from ledger.tasks.backoff import Backoff
-from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
+from webhook.quotas.status_conditions import Condition, QuotaStatusConditions, ready
 from webhook.quotas.universe_quota_accounts import UniverseQuotaAccounts
 from webhook.quotas.universe_quota_status import (
     IN_EFFECT,
@@ -101,5 +101,8 @@ class IgnoredUniverseQuotas:
 
     def _status(self, quota: Workload) -> QuotaStatusConditions:
         generation, now = quota.metadata.generation, self._session.now()
-        shown = NOT_IN_EFFECT.shown(quota.status or {}, generation, now)
-        return {"hard": {}, "used": {}, "clusters": [], "conditions": [shown]}
+        shown = [
+            condition.shown(quota.status or {}, generation, now)
+            for condition in (ready([NOT_IN_EFFECT]), NOT_IN_EFFECT)
+        ]
+        return {"summary": "", "hard": {}, "used": {}, "clusters": [], "conditions": shown}

@@ -15,7 +15,7 @@ from ledger.kube.api.cluster_errors import ClusterError, NotFound
 from ledger.kube.api.objects import Workload
 from ledger.kube.quotas import hard_limits
 from ledger.tasks.backoff import Backoff
-from webhook.quotas.status_conditions import Condition, QuotaStatusConditions
+from webhook.quotas.status_conditions import Condition, QuotaStatusConditions, ready
 from webhook.quotas.universe_quota_accounts import UniverseQuotaAccounts
 from webhook.quotas.usage_by_namespace import NamespaceUsage, UsageByNamespace
 from webhook.settlement.charge_settlement_session import SettlementSession
@@ -35,6 +35,10 @@ RESOURCE: Final = "universeresourcequotas"
 IN_EFFECT: Final = "InEffect"
 """The type of the condition that shows whether a quota limits anything."""
 
+SUMMARY_MAX: Final = 1_024
+"""Characters of a summary in a status; the definition allows no more."""
+
+_VENDOR: Final = "nvidia.com/"
 _UNDERSTOOD: Final = "Understood"
 _MESSAGE_MAX: Final = 4_096
 
@@ -94,16 +98,18 @@ class UniverseQuotaStatusWriter:
         account = self._session.view.state.accounts.get(name_)
         conditions = self._conditions(name, quota, in_effect=account is not None)
         if account is None:
-            return {"hard": {}, "used": {}, "clusters": [], "conditions": conditions}
+            return {"summary": "", "hard": {}, "used": {}, "clusters": [], "conditions": conditions}
         shares = await self._usage.of(name_)
         if shares is None or self._session.view.state.accounts.get(name_) is not account:
             return None
         state = self._session.view.state
         limits = {line: state.limit[line] for line in account.lines.values()}
-        used = {line: state.used[line] for line in account.lines.values()}
+        hard = self._shown(account, limits)
+        used = self._shown(account, {line: state.used[line] for line in account.lines.values()})
         return {
-            "hard": self._shown(account, limits),
-            "used": self._shown(account, used),
+            "summary": summary(used, hard),
+            "hard": hard,
+            "used": used,
             "clusters": self._clusters(account, shares),
             "conditions": conditions,
         }
@@ -151,4 +157,18 @@ class UniverseQuotaStatusWriter:
             message = "; ".join(warnings)[:_MESSAGE_MAX]
             understood = Condition(_UNDERSTOOD, "False", "Warnings", message)
         generation, now = quota.metadata.generation, self._session.now()
-        return [condition.shown(known, generation, now) for condition in (effect, understood)]
+        shown = (ready((effect, understood)), effect, understood)
+        return [condition.shown(known, generation, now) for condition in shown]
+
+
+def summary(used: dict[str, str], hard: dict[str, str]) -> str:
+    """Return used and limit of each resource, `gpu: 2/4, gpumem: 8000/16000`.
+
+    A text of more than `SUMMARY_MAX` characters ends with an ellipsis.
+    """
+    parts = (
+        f"{accounts.resource_of(key).replace(_VENDOR, '', 1)}: {used[key]}/{hard[key]}"
+        for key in sorted(hard)
+    )
+    text = ", ".join(parts)
+    return text if len(text) <= SUMMARY_MAX else f"{text[: SUMMARY_MAX - 1]}…"

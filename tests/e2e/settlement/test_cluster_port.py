@@ -26,6 +26,8 @@ from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.kubectl import Kubectl
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import MEMORY
+from webhook.quotas.status_conditions import Condition, ready
+from webhook.quotas.universe_quota_status import summary
 
 pytestmark = pytest.mark.e2e
 
@@ -249,6 +251,20 @@ async def test_a_universe_status_is_replaced_as_a_whole(
     await cluster.must("DELETE", UNIVERSE_QUOTAS.object("", name))
     with pytest.raises(NotFound):
         await port.patch_universe_status(name, {})
+
+
+async def test_a_universe_quota_is_a_row(port: KubernetesCluster, cluster: Cluster) -> None:
+    await universe_is_defined(port, cluster)
+    name = f"u-{uuid.uuid4().hex[:8]}"
+    await cluster.must("POST", UNIVERSE_QUOTAS.collection(), universe_quota(name))
+    shown = ready([Condition("InEffect", "True", "Enforced", "")]).shown({}, 1, 0)
+    text = summary({MEMORY: "5"}, {MEMORY: "10"})
+    await port.patch_universe_status(name, {"summary": text, "conditions": [shown]})
+    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    answer = await cluster.ask("GET", UNIVERSE_QUOTAS.object("", name), headers=table)
+    columns = [column["name"] for column in answer.body["columnDefinitions"][:4]]
+    assert columns == ["Name", "Ready", "Reason", "Used/Limit"]
+    assert answer.body["rows"][0]["cells"][:4] == [name, "True", "Enforced", "gpumem: 5/10"]
 
 
 @pytest.fixture

@@ -208,12 +208,16 @@ async def test_conditions_have_the_warnings_and_their_time(quick):
         universe(world)
         await world.until(lambda: condition(world, "InEffect").get("status") == "True")
         assert condition(world, "Understood")["status"] == "True"
+        assert condition(world, "Ready")["reason"] == "Enforced"
+        assert status(world)["summary"] == "gpu: 0/8"
         since = condition(world, "InEffect")["lastTransitionTime"]
         world.now += 60_000_000
         odd = {"hard": {GPUS: "2", "limits.nvidia.com/gpumem": "lots"}}
         world.server.update(UNIVERSE_QUOTAS.name, "", "all", spec=odd, metadata={"generation": 2})
         await world.until(lambda: condition(world, "Understood").get("status") == "False")
         assert "lots" in condition(world, "Understood")["message"]
+        ready = condition(world, "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "Warnings")
         assert condition(world, "Understood")["lastTransitionTime"] != since
         assert condition(world, "InEffect")["lastTransitionTime"] == since
         assert condition(world, "InEffect")["observedGeneration"] == 2
@@ -247,6 +251,7 @@ async def test_condition_shows_when_the_cluster_is_not_the_authority(quick):
         universe(world)
         await world.until(lambda: condition(world, "InEffect").get("status") == "False")
         assert condition(world, "InEffect")["reason"] == "NotTheAuthority"
+        assert condition(world, "Ready")["reason"] == "NotTheAuthority"
         assert status(world)["used"] == {}
         await asyncio.sleep(0.3)  # some rounds, to give a needless write its chance
         assert len(world.cluster.writes) == 1
