@@ -43,6 +43,7 @@ async def cluster(plane: ControlPlane) -> AsyncIterator[Cluster]:
         yield admin
 
 
+@pytest.mark.long
 async def test_a_hami_of_another_name_is_found_named_and_trusted(
     plane: ControlPlane, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -206,6 +206,7 @@ def test_larger_volumes_are_accepted_without_the_statefulset(
     assert claim["spec"]["resources"]["requests"] == {"storage": "20Gi"}
 
 
+@pytest.mark.long
 def test_a_namespace_that_is_kept_may_leave_the_release(
     helm: Helm, kubectl: Kubectl, notes: str
 ) -> None:

@@ -130,6 +130,7 @@ async def test_a_cut_off_cluster_admits_no_more_and_is_recounted_when_it_is_back
     await shared.agrees()
 
 
+@pytest.mark.long
 async def test_both_clusters_stay_within_one_limit_while_the_link_breaks(
     shared: SharedQuota,
 ) -> None:

@@ -170,6 +170,7 @@ async def held(lease: Lease) -> bool:
     return lease.is_owner
 
 
+@pytest.mark.long
 async def test_an_expired_certificate_fails(
     plane: ControlPlane, cluster: Cluster, service: Service, tmp_path: Path
 ) -> None:

@@ -304,6 +304,7 @@ async def test_a_zero_that_kubernetes_enforces_is_reported_or_removed(
     await eventually(create, lambda status: status == 201, within=WITHIN, what="a pod is allowed")
 
 
+@pytest.mark.long
 async def test_things_that_cannot_be_removed_are_left_with_the_reason(
     plane: ControlPlane, cluster: Cluster, dead: Service
 ) -> None:

@@ -240,6 +240,7 @@ async def test_a_workload_of_any_kind_with_a_megabyte_of_labels_is_charged(group
     assert (await space.create(pod("more", labels=group.labels()))).status == 403
 
 
+@pytest.mark.long
 @large
 async def test_labels_that_no_quota_selects_by_do_not_fill_the_log(group: Group) -> None:
     space = group.space()

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 LINE: Final = f"limits.{CARDS}"
 CARDS_MAX: Final = 12
-KILLS: Final = 4
+KILLS: Final = 3
 CHANGES_BETWEEN_KILLS: Final = 15
 CHANGES_SECONDS: Final = 30.0
 KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "Job", "RayCluster")

@@ -160,6 +160,7 @@ async def test_no_creation_is_refused_while_versions_roll_forth_and_back(
     assert f"holds records of schema {NEXT}" in ledger_problem(replicas[0])
 
 
+@pytest.mark.long
 async def test_without_the_rule_an_upgrade_refuses_creations(
     tmp_path: Path, replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
