@@ -147,14 +147,23 @@ async def test_a_status_is_kept_and_shown(admin: Cluster, kubectl: Kubectl) -> N
         "clusters": [
             {"name": "east-1", "used": used, "namespaces": [{"name": "team-a", "used": used}]}
         ],
+        "summary": "gpumem: 8000/640000",
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Counted",
+                "message": "",
+                "lastTransitionTime": "2026-01-31T12:00:00Z",
+            }
+        ],
     }
     answer = await admin.patch(f"{QUOTAS}/shown/status?fieldValidation=Strict", {"status": status})
     assert answer.status == 200, answer.message
     assert answer.body["status"] == status
     header, row = kubectl.type("kubectl get uq shown").splitlines()
-    assert header.split() == ["NAME", "HARD", "USED", "AGE"]
-    assert '{"limits.nvidia.com/gpumem":"640000"}' in row
-    assert '{"limits.nvidia.com/gpumem":"8000"}' in row
+    assert header.split() == ["NAME", "READY", "REASON", "USED/LIMIT", "AGE"]
+    assert row.split()[:5] == ["shown", "True", "Counted", "gpumem:", "8000/640000"]
 
 
 async def test_a_policy_is_shown_with_what_it_does(admin: Cluster, kubectl: Kubectl) -> None:
