@@ -28,7 +28,7 @@ def pages() -> Iterator[PageProcess]:
             yield process
 
 
-@pytest.mark.parametrize("path", addresses("team-0000", "berlin", position=9_000))
+@pytest.mark.parametrize("path", addresses("team-0000", "berlin", position=8_000))
 def test_page_of_a_large_ledger_is_cheap_and_small(pages: PageProcess, path: str) -> None:
     with httpx2.Client(base_url=pages.origin, timeout=30) as client:
         body = client.get(path).raise_for_status().content
