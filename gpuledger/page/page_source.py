@@ -19,7 +19,9 @@ WAITING_MAX: Final = 500
 class LogHealth(msgspec.Struct, frozen=True):
     """The log behind the page: the last position, and its problems as sentences.
 
-    `position` is None when the log cannot be reached. `origin` is the source of the page in words.
+    `position` is None when the log cannot be reached, with the reason in `problems`, and without
+    problems where the page does not ask for it, as in a store without a noted head. `origin` is the
+    source of the page in words.
     `head` is the hash of the last record in hex, "" if it is not known.
     """
 

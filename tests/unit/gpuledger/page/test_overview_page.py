@@ -129,3 +129,15 @@ async def test_problems_of_the_log_are_for_readers_of_everything(projection: Pat
     )
     assert "10.0.0.1" not in tenant
     assert "Ask its operator" in tenant
+
+
+@pytest.mark.parametrize(
+    ("problems", "shown_log"), [((), "not checked"), (("it ended",), "not reached")]
+)
+async def test_a_log_without_a_position_is_bad_only_with_a_problem(
+    projection: Path, problems: tuple[str, ...], shown_log: str
+) -> None:
+    source = FakeSource(health=LogHealth(None, "a test", problems=problems))
+    text = await shown(projection, source=source)
+    assert shown_log in text
+    assert ('<span class="bad">not reached' in text) == bool(problems)
