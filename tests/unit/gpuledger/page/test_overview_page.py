@@ -1,6 +1,7 @@
 """The overview: order by pressure, parts of clusters, totals, and what a tenant does not see."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,13 @@ async def test_a_log_without_a_position_is_bad_only_with_a_problem(
     text = await shown(projection, source=source)
     assert shown_log in text
     assert ('<span class="bad">not reached' in text) == bool(problems)
+
+
+async def test_a_tenant_follows_the_link_to_the_history_of_a_shared_quota(
+    projection: Path,
+) -> None:
+    async with pages(projection, viewer=Tenant("blue")) as client:
+        text = (await client.get("/page/?namespace=blue")).text
+        links = re.findall(r'href="(/page/history\?account=universe[^"]*)"', text)
+        answers = [await client.get(link.replace("&amp;", "&")) for link in links]
+    assert [answer.status_code for answer in answers] == [200]
