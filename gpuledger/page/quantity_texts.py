@@ -8,6 +8,7 @@ from ledger.core.model.display_names import measure
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MIB_OF_GIB: Final = 1024
+_TO_THE_SECOND: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def visible(name: str) -> str:
@@ -49,7 +50,15 @@ def percent_text(part: int, whole: int) -> str:
 
 
 def time_text(time: int) -> str:
-    """Return a time in µs of Unix time as a date and time in UTC, "never" for 0."""
+    """Return a time in µs of Unix time as RFC 3339 in UTC to the second, "never" for 0."""
     if not time:
         return "never"
-    return (_EPOCH + timedelta(microseconds=time)).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (_EPOCH + timedelta(microseconds=time)).strftime(_TO_THE_SECOND)
+
+
+def second_text(time: str) -> str:
+    """Return a time in RFC 3339 in UTC and to the second; "" stays "".
+
+    Raises ValueError for another text.
+    """
+    return datetime.fromisoformat(time).astimezone(UTC).strftime(_TO_THE_SECOND) if time else ""

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from gpuledger.page.contents.amount_lists import amounts_text
-from gpuledger.page.quantity_texts import amount_text
+from gpuledger.page.quantity_texts import amount_text, second_text
 from ledger.core.model.display_names import display
 from ledger.core.model.events import Cause
 from projections.queries.drift_report import Correction
@@ -41,7 +41,7 @@ def correction_row(correction: Correction) -> CorrectionRow:
     """Return the row of a correction."""
     return CorrectionRow(
         correction.position,
-        correction.time,
+        second_text(correction.time),
         correction.cluster,
         correction.namespace,
         correction.key,

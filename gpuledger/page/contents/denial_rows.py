@@ -7,7 +7,7 @@ as one sum, because a tenant may not read their names.
 import msgspec
 
 from gpuledger.page.contents.amount_lists import amounts_text
-from gpuledger.page.quantity_texts import amount_text
+from gpuledger.page.quantity_texts import amount_text, second_text
 from ledger.core.model import accounts
 from ledger.core.model.accounts import AccountKind
 from ledger.core.model.denials import Denial, Shortage
@@ -47,7 +47,7 @@ def denial_row(past: PastDenial) -> DenialRow:
     """Return the row of a denial."""
     denial = past.denial
     return DenialRow(
-        past.time,
+        second_text(past.time),
         past.position,
         past.key,
         past.actor,

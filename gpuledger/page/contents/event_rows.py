@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from gpuledger.page.contents.amount_lists import amounts_text
-from gpuledger.page.quantity_texts import amount_text
+from gpuledger.page.quantity_texts import amount_text, second_text
 from ledger.core.model.accounts import AccountKind, kind
 from ledger.core.model.display_names import display
 from projections.queries.event_history import HistoryEvent
@@ -55,7 +55,7 @@ def event_row(event: HistoryEvent) -> EventRow:
         f"event-{event.position}-{event.number}",
         event.position,
         event.number,
-        event.time,
+        second_text(event.time),
         event.type,
         event.cause,
         where,

@@ -13,6 +13,7 @@ from gpuledger.page.contents.history_period import HistoryPeriod, history_period
 from gpuledger.page.contents.step_chart import StepChart, step_chart
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
+from gpuledger.page.quantity_texts import second_text
 from gpuledger.page.views.namespace_page import account_of
 from ledger.core.model.display_names import display
 from projections.api import query_parameters
@@ -200,7 +201,7 @@ def _marks(events: list[HistoryEvent], steps: UsageSteps, key: str) -> list[tupl
     for event in events:
         for posting in event.postings:
             if posting.resource == key and posting.delta:
-                title = f"{event.time} {event.type} {event.key}: {posting.delta:+,}"
+                title = f"{second_text(event.time)} {event.type} {event.key}: {posting.delta:+,}"
                 marks.append((_microseconds(event.time), "event", title))
     return marks[-_MARKS_MAX:]
 

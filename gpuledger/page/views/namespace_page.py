@@ -11,6 +11,7 @@ from gpuledger.page.contents.fitting_requests import FittingRequest, fitting_req
 from gpuledger.page.contents.wait_estimate import wait_estimate
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
+from gpuledger.page.quantity_texts import second_text
 from gpuledger.page.quota_bars import QuotaBar, quota_bar
 from ledger.core.model import accounts
 from projections.api import query_parameters
@@ -229,7 +230,9 @@ async def _waiting(
     past = await past_lifetimes(request.view, request.position, place)
     estimate = wait_estimate(past, request.time)
     pods = [
-        WaitingPodRow(row.pod, row.place, row.since, row.obstacle, estimate.at(row.place))
+        WaitingPodRow(
+            row.pod, row.place, second_text(row.since), row.obstacle, estimate.at(row.place)
+        )
         for row in own[:WAITING_MAX]
     ]
     return pods, estimate.basis, max(0, len(own) - WAITING_MAX)

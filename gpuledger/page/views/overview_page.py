@@ -11,6 +11,7 @@ import msgspec
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.page_source import WAITING_MAX, LogHealth
+from gpuledger.page.quantity_texts import second_text
 from gpuledger.page.quota_bars import QuotaBar, quota_bar
 from gpuledger.page.views.cluster_bars import ClusterRow, cluster_rows
 from ledger.core.model import accounts
@@ -193,7 +194,7 @@ async def _waiting(request: PageRequest, scope: QueryScope) -> WaitingSummary | 
     if rows is None:
         return WaitingSummary(is_known=False)
     oldest = min((row.since for row in rows), default="")
-    return WaitingSummary(True, len(rows), oldest, len(rows) < WAITING_MAX)
+    return WaitingSummary(True, len(rows), second_text(oldest), len(rows) < WAITING_MAX)
 
 
 async def _denials(request: PageRequest, scope: QueryScope) -> DenialCounts | None:

@@ -7,6 +7,7 @@ from gpuledger.page.contents.duration_text import duration_text
 from gpuledger.page.contents.fitting_requests import FittingRequest, fitting_requests
 from gpuledger.page.contents.step_chart import HEIGHT, WIDTH, step_chart
 from gpuledger.page.contents.wait_estimate import wait_estimate
+from gpuledger.page.quantity_texts import second_text, time_text
 from projections.queries.quota_usage import Usage
 from projections.queries.tenants.card_room import CardRoom, FreeShare
 from projections.queries.tenants.past_lifetimes import PastLifetimes
@@ -111,3 +112,11 @@ def test_amounts_and_durations_as_text() -> None:
     assert many.endswith("2 more resources")
     texts = [duration_text(HOUR * n // 2) for n in (0, 1, 2, 3, 49)]
     assert texts == ["0 s", "30 min", "1 h", "1 h 30 min", "1 d"]
+
+
+def test_times_are_rfc_3339_in_utc_to_the_second() -> None:
+    assert time_text(1_767_225_600_123_456) == "2026-01-01T00:00:00Z"
+    assert time_text(0) == "never"
+    assert second_text("2026-01-01T00:00:00.999999Z") == "2026-01-01T00:00:00Z"
+    assert second_text("2026-01-01T01:00:00+01:00") == "2026-01-01T00:00:00Z"
+    assert second_text("") == ""

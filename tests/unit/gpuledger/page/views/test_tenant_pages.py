@@ -1,6 +1,7 @@
 """A tenant's pages: the answers of its namespace, and no name of another tenant on any page."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -238,3 +239,9 @@ async def test_records_are_linked_to_their_neighbours(
 async def test_pages_answer_together(tenant: httpx2.AsyncClient) -> None:
     answers = await asyncio.gather(*(tenant.get(path) for path in OWN_PAGES))
     assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_no_page_shows_fractions_of_a_second(tenant: httpx2.AsyncClient) -> None:
+    for path in OWN_PAGES:
+        text = (await tenant.get(path)).text
+        assert re.findall(r"\d\d:\d\d:\d\d(?!Z)", text) == [], path
