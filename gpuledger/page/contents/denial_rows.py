@@ -4,7 +4,10 @@ A stored denial names the namespaces that share a full quota, with their sums. T
 as one sum, because a tenant may not read their names.
 """
 
+from collections.abc import Sequence
+
 import msgspec
+from msgspec import structs
 
 from gpuledger.page.contents.amount_lists import amounts_text
 from gpuledger.page.quantity_texts import amount_text, second_text
@@ -28,7 +31,11 @@ class ShortLine(msgspec.Struct, frozen=True):
 
 
 class DenialRow(msgspec.Struct, frozen=True):
-    """A refused request. `holders` are the largest own holders of the first short line as texts."""
+    """Equal refused requests, `times` of them; object, time and decision are those of the newest.
+
+    `first` is the time of the oldest. `objects` counts different objects. `holders` are the largest
+    own holders of the first short line of the newest as texts.
+    """
 
     time: str
     position: int
@@ -41,10 +48,46 @@ class DenialRow(msgspec.Struct, frozen=True):
     decision: str
     lines: list[ShortLine]
     holders: list[str]
+    times: int = 1
+    first: str = ""
+    objects: int = 1
 
 
-def denial_row(past: PastDenial) -> DenialRow:
-    """Return the row of a denial."""
+def denial_rows(denials: Sequence[PastDenial], limit: int) -> tuple[list[DenialRow], int]:
+    """Return at most `limit` rows of denials, newest first, and the number of denials in them.
+
+    Denials are equal if kind of object, user, demand, reason and numbers are: a controller asks for
+    the same again and again, for each pod by a new name.
+    """
+    groups: dict[_Cause, list[PastDenial]] = {}
+    for counted, past in enumerate(denials):
+        if (cause := _cause(past)) not in groups and len(groups) == limit:
+            return [_row(group) for group in groups.values()], counted
+        groups.setdefault(cause, []).append(past)
+    return [_row(group) for group in groups.values()], len(denials)
+
+
+_Cause = tuple[str, str, str, str, tuple[Shortage, ...]]
+
+
+def _cause(past: PastDenial) -> _Cause:
+    lines = tuple(structs.replace(line, message="") for line in past.denial.shortages)
+    # The message of a denial without numbers is its cause; other messages name the object.
+    text = past.denial.message if not lines else ""
+    kind = past.key.partition("/")[0]
+    return kind, past.actor, f"{past.denial.reason} {text}", amounts_text(past.amounts), lines
+
+
+def _row(group: list[PastDenial]) -> DenialRow:
+    return structs.replace(
+        _denial_row(group[0]),
+        times=len(group),
+        first=second_text(group[-1].time),
+        objects=len({past.key for past in group}),
+    )
+
+
+def _denial_row(past: PastDenial) -> DenialRow:
     denial = past.denial
     return DenialRow(
         second_text(past.time),

@@ -6,7 +6,7 @@ import msgspec
 
 from gpuledger.page.contents.amount_lists import amounts_text
 from gpuledger.page.contents.chosen_namespace import chosen_namespace
-from gpuledger.page.contents.denial_rows import DenialRow, denial_row
+from gpuledger.page.contents.denial_rows import DenialRow, denial_rows
 from gpuledger.page.contents.fitting_requests import FittingRequest, fitting_requests
 from gpuledger.page.contents.wait_estimate import wait_estimate
 from gpuledger.page.page_definition import PageDefinition
@@ -38,7 +38,9 @@ HOLDERS_MAX: Final = 50
 WAITING_MAX: Final = 50
 """Waiting pods of the page, in the order of the queue."""
 DENIALS_MAX: Final = 10
-"""Denials of a page."""
+"""Different denials of a page."""
+EQUAL_DENIALS_MAX: Final = 100
+"""Denials that are read for a page."""
 
 _DENIALS_MAX: Final = 10**15
 
@@ -245,11 +247,14 @@ async def _denials(request: PageRequest, scope: QueryScope) -> tuple[list[Denial
     rows, more = await denials(
         request.view,
         scope,
-        limit=DENIALS_MAX,
+        limit=EQUAL_DENIALS_MAX,
         until=request.time if request.is_past else LAST,
         before=before,
     )
-    return [denial_row(row) for row in rows], request.here(denials=more) if more else ""
+    shown, count = denial_rows(rows, DENIALS_MAX)
+    if count < len(rows):
+        more = rows[count - 1].number
+    return shown, request.here(denials=more) if more else ""
 
 
 NAMESPACE: Final = PageDefinition(
