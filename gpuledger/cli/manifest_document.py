@@ -19,6 +19,9 @@ PAUSE_SECONDS: Final = 0.0005
 LINE_SECONDS: Final = 2.0
 """Deadline of finding the line of a field."""
 
+SCALAR_ERRORS: Final = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+"""Errors of PyYAML about a scalar, such as the date 2026-99-99 or `!!int ""`; it documents none."""
+
 _STEPS: Final = re.compile(r"(?P<name>[^.\[\]]+)|\[(?P<index>[^\]]*)\]")
 _ONE: Final = "give one object, as JSON or YAML"
 
@@ -89,7 +92,7 @@ def line_of(content: bytes, field: str, pause: Callable[[], None] = lambda: None
     """
     try:
         node = yaml.compose(content, Loader=_loader("", pause))
-    except (yaml.YAMLError, ManifestProblem, RecursionError):
+    except (yaml.YAMLError, RecursionError, *SCALAR_ERRORS):
         return 0
     line = 0
     for step in _STEPS.finditer(field.removeprefix("$")):
@@ -138,13 +141,14 @@ def _documents(content: bytes, name: str, pause: Callable[[], None]) -> list[obj
         return list(yaml.load_all(content, Loader=_loader(name, pause)))
     except (yaml.YAMLError, ManifestProblem):
         raise
-    except (TypeError, ValueError) as error:
-        # Constructors of SafeLoader raise these about a scalar, such as the date 2026-99-99.
-        raise ManifestProblem(f"{name} cannot be written as JSON: {error}") from error
+    except SCALAR_ERRORS as error:
+        raise ManifestProblem(f"{name} is not valid YAML: {error}") from error
 
 
 def _loader(name: str, pause: Callable[[], None]) -> type[yaml.SafeLoader]:
-    """Return a loader that calls `pause` at each event, and refuses aliases."""
+    """Return a loader that calls `pause` at each event, refuses aliases, and names the places of
+    values that fit no type.
+    """
 
     class Loader(yaml.SafeLoader):
         def get_event(self) -> Any:
@@ -156,6 +160,14 @@ def _loader(name: str, pause: Callable[[], None]) -> type[yaml.SafeLoader]:
                     " supported"
                 )
             return event
+
+        def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except SCALAR_ERRORS as error:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the value does not fit its type: {error}", node.start_mark
+                ) from error
 
     return Loader
 

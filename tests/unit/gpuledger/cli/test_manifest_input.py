@@ -54,6 +54,18 @@ def test_one_object_is_read_however_it_is_written(content: bytes, tmp_path: Path
         (b"\x00\xff\xfe binary", "not text in UTF-8"),
         (b"a: &b 1\nc: *b\n", "write \\*b out"),
         (b"{" * 4000, "nested too deeply|neither JSON nor YAML"),
+        (
+            b"a: 2026-99-99\n",
+            "line 1, column 4: the value does not fit its type: month must be in 1..12",
+        ),
+        (
+            b"a: 1" + b":1" * 400 + b".5",
+            "line 1, column 4: the value does not fit its type: int too large",
+        ),
+        (b'a: "\\UFFFFFFFF"', "is not valid YAML"),
+        (b'a: !!int ""', "line 1, column 4: the value does not fit its type: string index"),
+        (b"a: !!bool x", "line 1, column 4: the value does not fit its type: 'x'"),
+        (b"a: !!timestamp x", "line 1, column 4: the value does not fit its type"),
         (b"x" * 20_000, "more than 10000 bytes"),
     ],
 )
@@ -117,3 +129,4 @@ spec:
 
 def test_line_of_a_field_is_zero_when_the_document_is_invalid() -> None:
     assert line_of(b"kind: [", "$.kind") == 0
+    assert line_of(b'kind: "\\UFFFFFFFF"', "$.kind") == 0
