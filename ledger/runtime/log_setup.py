@@ -65,7 +65,9 @@ def configure(level: str, style: str, stream: TextIO = sys.stderr) -> None:
 
 def _rendering(style: str) -> list[Processor]:
     if style == "console":
-        return [structlog.dev.ConsoleRenderer(colors=False)]
+        # The default formatter shows the values of variables: tokens, cookies, manifests.
+        plain = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=plain)]
     return [structlog.processors.format_exc_info, _bounded, _json]
 
 

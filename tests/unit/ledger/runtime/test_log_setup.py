@@ -94,3 +94,15 @@ def test_the_console_is_for_people(stream: io.StringIO) -> None:
     structlog.get_logger("a").info("ready", address="127.0.0.1:8443")
     assert "ready" in stream.getvalue()
     assert "address=127.0.0.1:8443" in stream.getvalue()
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_an_exception_shows_no_value_of_a_variable(stream: io.StringIO, style: str) -> None:
+    log_setup.configure("info", style, stream)
+    token = "-".join(["secret", "token"])
+    try:
+        raise KeyError(len(token))
+    except KeyError:
+        structlog.get_logger("page").exception("page_failed")
+    assert "KeyError: 12" in stream.getvalue()
+    assert "secret-token" not in stream.getvalue()
