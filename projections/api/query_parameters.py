@@ -108,6 +108,6 @@ def place(query: QueryParams, name: str) -> tuple[int, int] | None:
         raise InvalidParameter(
             name, value, message="it is not POSITION.NUMBER as an answer gave it"
         )
-    if len(value) > 2 * _DIGITS_MAX:
+    if max(map(len, parts)) > _DIGITS_MAX:
         raise InvalidParameter(name, value, message="it is longer than any place in the log")
     return int(position), int(index)

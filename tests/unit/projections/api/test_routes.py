@@ -234,6 +234,8 @@ async def test_small_pages_together_are_the_whole(client: httpx2.AsyncClient, pa
         ("/v1/events", {"to": "99"}, "to"),
         ("/v1/events", {"after": "3"}, "after"),
         ("/v1/denials", {"before": "x"}, "before"),
+        ("/v1/drift", {"before": f"1.{'9' * 28}"}, "before"),
+        ("/v1/events", {"after": f"{'9' * 28}.1"}, "after"),
         ("/v1/denials", {"from": "7"}, "from"),
         ("/v1/usage", {"by": "pod"}, "by"),
         ("/v1/holders", {"pods": "yes"}, "pods"),
