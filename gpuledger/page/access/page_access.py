@@ -10,7 +10,6 @@ from hashlib import sha256
 from typing import Final
 
 import msgspec
-from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from gpuledger.page.access.proxied_user import ProxySettings, proxied_user
@@ -22,9 +21,6 @@ from ledger.runtime.http.client_certificate_access import name_of
 from ledger.runtime.http.loopback_access import is_local, peer_of
 from ledger.runtime.http.token_reviews import AccessRefusal, TokenGuard
 from ledger.runtime.http.v1_access import token_of
-
-FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-"""Headers of a proxy. A request with one is not of this machine, also if the proxy is."""
 
 
 class PageMode(StrEnum):
@@ -81,7 +77,7 @@ class PageAccess:
         if name_of(request.scope) in settings.proxy.subjects:
             caller = proxied_user(headers, settings.proxy)
             return self._viewer(caller, f"proxy {caller.username}")
-        if is_direct_and_local(request):
+        if is_local(request.scope, headers):
             return LocalViewer()
         if settings.mode is PageMode.LOOPBACK:
             raise PageError(403, _OFF, remedy=_TURN_ON)
@@ -117,12 +113,6 @@ _TURN_ON: Final = (
     " `page_proxy_subjects`."
 )
 _GIVE_TOKEN: Final = "Give a bearer token, for example of `kubectl create token`."
-
-
-def is_direct_and_local(request: Request) -> bool:
-    """Return whether the client is on this machine, and no proxy forwards its requests."""
-    headers: Headers = request.headers
-    return is_local(request.scope, headers) and not any(name in headers for name in FORWARDED)
 
 
 def page_error(refusal: AccessRefusal) -> PageError:

@@ -15,6 +15,16 @@ from ledger.runtime import addresses
 
 LOOPBACK_PREFIX: Final = "/extender/"
 
+FORWARDED: Final = (
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+)
+"""Headers of a proxy. A request with one is not of this machine, also if the proxy is."""
+
 
 class ConnectionAccess(Enum):
     """The access of a connection's client to a path.
@@ -60,8 +70,11 @@ def is_local(scope: Scope, headers: Headers) -> bool:
     """Return whether the client is on this machine, and addresses it as loopback.
 
     A web page in a browser on this machine can reach loopback by a DNS name of its own. Its
-    requests have that name in the Host header and do not count as local.
+    requests have that name in the Host header and do not count as local. Nor do those that a proxy
+    on this machine forwards for others, if it sends one of `FORWARDED`.
     """
+    if any(name in headers for name in FORWARDED):
+        return False
     return addresses.is_loopback(peer_of(scope)) and names_loopback(headers.get("host", ""))
 
 

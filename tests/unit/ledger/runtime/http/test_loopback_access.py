@@ -2,9 +2,10 @@
 
 import httpx2
 import pytest
+from starlette.datastructures import Headers
 from support.servers.tls_server import answer_scope, get, serving_at
 
-from ledger.runtime.http.loopback_access import LoopbackRequired
+from ledger.runtime.http.loopback_access import FORWARDED, LoopbackRequired, is_local
 
 
 async def test_a_process_of_this_machine_may() -> None:
@@ -27,3 +28,10 @@ async def test_others_and_web_pages_may_not(client: str, host: str, path: str, s
     assert answer.status_code == status
     if status == 403:
         assert "client_ca" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("header", ["", *FORWARDED])
+def test_requests_that_a_proxy_forwards_are_not_local(header: str) -> None:
+    scope = {"type": "http", "client": ("127.0.0.1", 1)}
+    headers = Headers({"host": "127.0.0.1:8443"} | ({header: "x"} if header else {}))
+    assert is_local(scope, headers) is (not header)
