@@ -7,6 +7,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,8 @@ LINE_SECONDS: Final = 2.0
 
 SCALAR_ERRORS: Final = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
 """Errors of PyYAML about a scalar, such as the date 2026-99-99 or `!!int ""`; it documents none."""
+
+_FINDING: Final = ThreadPoolExecutor(1, "find-line")
 
 _STEPS: Final = re.compile(r"(?P<name>[^.\[\]]+)|\[(?P<index>[^\]]*)\]")
 _ONE: Final = "give one object, as JSON or YAML"
@@ -76,10 +79,14 @@ def pausing_until(until: float) -> Callable[[], None]:
 
 
 async def line_in_thread(content: bytes, field: str) -> int:
-    """Return `line_of`, found in a thread; 0 if that takes longer than `LINE_SECONDS`."""
+    """Return `line_of`, found in a thread; 0 if that takes longer than `LINE_SECONDS`.
+
+    One line is found at a time, so that many invalid documents delay nothing else.
+    """
     pause = pausing_until(time.monotonic() + LINE_SECONDS)
+    loop = asyncio.get_running_loop()
     try:
-        return await asyncio.to_thread(line_of, content, field, pause)
+        return await loop.run_in_executor(_FINDING, line_of, content, field, pause)
     except TimeoutError:
         return 0
 

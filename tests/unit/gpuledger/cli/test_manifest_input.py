@@ -1,13 +1,17 @@
 """Files given to commands: one object as JSON or YAML, or an error."""
 
+import asyncio
 import io
 import json
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from gpuledger.cli import manifest_input
+from gpuledger.cli import manifest_document, manifest_input
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.manifest_document import line_of
 
@@ -130,3 +134,22 @@ spec:
 def test_line_of_a_field_is_zero_when_the_document_is_invalid() -> None:
     assert line_of(b"kind: [", "$.kind") == 0
     assert line_of(b'kind: "\\UFFFFFFFF"', "$.kind") == 0
+
+
+async def test_lines_are_found_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def slow(content: bytes, field: str, pause: Callable[[], None]) -> int:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+        return 7
+
+    monkeypatch.setattr(manifest_document, "line_of", slow)
+    finding = [manifest_document.line_in_thread(b"a: 1", "$.a") for _ in range(4)]
+    assert await asyncio.gather(*finding) == [7, 7, 7, 7]
+    assert most == 1
