@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
+from weakref import WeakValueDictionary
 
 import structlog
 from starlette.requests import Request
@@ -30,7 +31,7 @@ from gpuledger.page.viewer import Viewer
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
 from projections.queries.moments import InvalidMoment, resolve, time_of
-from projections.store.readers import ProjectionView, Readers
+from projections.store.readers import CONNECTIONS, ProjectionView, Readers
 from projections.store.store_writer import StoreError
 
 ANSWER_SECONDS: Final = 15.0
@@ -41,6 +42,10 @@ PASSING: Final = (429, 503, 504)
 
 FORMS_MAX: Final = 8
 """Most forms in memory at once, each of 1 MiB at most; others wait for their turn."""
+
+FORMS_OF_ONE_MAX: Final = CONNECTIONS // 2
+"""Most forms of one user at once: slow ones leave places and connections of the readers to others.
+"""
 
 _log: Final = structlog.get_logger("gpuledger.page")
 
@@ -66,6 +71,7 @@ class PageApp:
         self._readers, self._source, self._identify = readers, source, identify
         self._tokens, self._login = tokens, login
         self._forms = asyncio.Semaphore(FORMS_MAX)
+        self._forms_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         compile_all()
 
     def routes(self) -> list[BaseRoute]:
@@ -92,7 +98,9 @@ class PageApp:
             viewer = await self._identify(request)
             if request.method != "POST":
                 return await self._shown(request, page, viewer, None)
-            async with self._forms:
+            # By name: one session has many cookies, which differ in ignored characters.
+            own = self._forms_of.setdefault(viewer.name, asyncio.Semaphore(FORMS_OF_ONE_MAX))
+            async with own, self._forms:
                 form = await self._form(request, viewer)
                 return await self._shown(request, page, viewer, form)
 

@@ -7,16 +7,20 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
 from support.builders.decide_and_fold import record
 from support.harness.projection_harness import SECOND, START, log_of, project
-from support.pages.page_harness import TOKENS, Tenant, pages
+from support.pages.page_harness import TOKENS, FakeSource, Tenant, pages
 
 from gpuledger.page import page_app
+from gpuledger.page.page_app import PageApp
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_errors import PageError
 from gpuledger.page.page_request import PageRequest
 from ledger.core.model import commands
 from ledger.core.model.state import State
+from projections.store.readers import Readers
 
 MEMORY = "nvidia.com/gpumem"
 
@@ -177,6 +181,37 @@ async def test_forms_have_a_largest_size_and_number(
         large = form | {"manifest": "a" * (1 << 20)}
         assert (await client.post("/page/tried", data=large)).status_code == 413
     assert max(at_once) == 2
+
+
+async def test_forms_of_one_user_leave_places_to_others(
+    projection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = asyncio.Event()
+
+    async def view(request: PageRequest) -> Any:
+        if request.viewer.name == "slow":
+            await ended.wait()
+        raise PageError(404, "seen")
+
+    async def identify(request: Request) -> Tenant:
+        return Tenant(name=request.headers["user"])
+
+    async def send(client: httpx2.AsyncClient, name: str) -> int:
+        form = {"form_token": TOKENS.token(f"user {name}")}
+        answer = await client.post("/page/tried", data=form, headers={"user": name})
+        return answer.status_code
+
+    serve_view(monkeypatch, view)
+    async with Readers(projection) as readers:
+        app = PageApp(readers, FakeSource(), identify=identify, tokens=TOKENS)
+        transport = httpx2.ASGITransport(app=Starlette(routes=app.routes()))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://ledger") as client:
+            slow = [asyncio.create_task(send(client, "slow")) for _ in range(page_app.FORMS_MAX)]
+            await asyncio.sleep(0.05)
+            async with asyncio.timeout(5):
+                assert await send(client, "other") == 404
+            ended.set()
+            assert set(await asyncio.gather(*slow)) == {404}
 
 
 async def test_a_failure_of_a_view_is_a_page_without_its_text(
