@@ -34,7 +34,7 @@ BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
     (re.compile(r"(?m)^date: .*$"), "date: TIME"),
-    (re.compile(r" \d+[smhd](?:\d+[smh])?(?= )"), " AGE"),
+    (re.compile(r"(?m)(?:^| )\d+[smhd](?:\d+[smh])?(?= )"), " AGE"),
     (re.compile(r"\b[0-9a-f]{8}(-\d+)?\b(?!-[0-9a-f]{4})"), "ID"),
     (re.compile(r"\b[0-9a-f]{16,}\b"), "HASH"),
     (re.compile(r'"patch":"[^"]*"'), '"patch":"PATCH"'),
