@@ -12,7 +12,7 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gpuledger.page.page_paths import HOME
-from gpuledger.page.quantity_texts import amount_text, percent_text, time_text, visible
+from gpuledger.page.quantity_texts import amount_text, percent_text, time_text, visible, with_breaks
 from gpuledger.page.serving.static_files import EDITION
 from gpuledger.version import VERSION
 
@@ -31,6 +31,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "visible": visible,
+        "breaks": with_breaks,
         "amount": amount_text,
         "percent": percent_text,
         "time": time_text,

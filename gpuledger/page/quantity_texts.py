@@ -1,11 +1,15 @@
 """Quantity texts: names, amounts, percentages and times as people read them."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from markupsafe import Markup
 
 from ledger.core.model.accounts import resource_of
 from ledger.core.model.display_names import measure
 
+_AFTER_BREAK: Final = re.compile(r"(?<=[/.])(?=.)")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MIB_OF_GIB: Final = 1024
 _TO_THE_SECOND: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -22,6 +26,11 @@ def visible(name: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
         for letter in name
     )
+
+
+def with_breaks(name: str) -> Markup:
+    """Return a visible name as HTML that a browser breaks after `/` and `.`."""
+    return Markup("<wbr>").join(_AFTER_BREAK.split(visible(name)))
 
 
 def amount_text(value: int, key: str) -> str:

@@ -7,7 +7,7 @@ from gpuledger.page.contents.duration_text import duration_text
 from gpuledger.page.contents.fitting_requests import FittingRequest, fitting_requests
 from gpuledger.page.contents.step_chart import HEIGHT, WIDTH, step_chart
 from gpuledger.page.contents.wait_estimate import wait_estimate
-from gpuledger.page.quantity_texts import second_text, time_text
+from gpuledger.page.quantity_texts import second_text, time_text, with_breaks
 from projections.queries.quota_usage import Usage
 from projections.queries.tenants.card_room import CardRoom, FreeShare
 from projections.queries.tenants.past_lifetimes import PastLifetimes
@@ -120,3 +120,8 @@ def test_times_are_rfc_3339_in_utc_to_the_second() -> None:
     assert second_text("2026-01-01T00:00:00.999999Z") == "2026-01-01T00:00:00Z"
     assert second_text("2026-01-01T01:00:00+01:00") == "2026-01-01T00:00:00Z"
     assert second_text("") == ""
+
+
+def test_a_name_breaks_after_slash_and_dot_and_is_escaped() -> None:
+    assert with_breaks("a.io/gpu") == "a.<wbr>io/<wbr>gpu"
+    assert with_breaks("<b>/") == "&lt;b&gt;/"
