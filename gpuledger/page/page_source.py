@@ -48,17 +48,23 @@ class PageSource(Protocol):
         """Return the state of the log."""
         ...
 
-    async def explain(self, manifest: bytes, namespace: str, user: str) -> Explanation:
+    async def explain(
+        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
+    ) -> Explanation:
         """Return the decision about a manifest, JSON or YAML; nothing is reserved.
 
-        `namespace` and `user` are used where the manifest has none; "" for neither.
+        `namespace` and `user` are used where the manifest has none; "" for neither. With
+        `own_holders`, for a viewer who may not list the holders of all namespaces, the decision
+        names no other namespace.
         """
         ...
 
-    async def fit(self, manifest: bytes, namespace: str, *, at: str, restricted: bool) -> FitReport:
+    async def fit(
+        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+    ) -> FitReport:
         """Return the nodes on which a manifest's pods fit, as of `at`, "" for now.
 
         A `restricted` report, for a viewer who may not list the cards of all namespaces, names no
-        node, no card and no pod of another namespace.
+        node, no card and no pod of another namespace. `own_holders` is that of `explain`.
         """
         ...

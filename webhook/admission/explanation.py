@@ -86,13 +86,15 @@ async def explain(
     deadline: float,
     username: str = "",
     namespace: str | None = None,
+    own_holders: bool = False,
 ) -> Explanation:
     """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
 
     A manifest describes a Pod or an object of any known kind. `username` and `namespace` are used
-    where `body` has none; `deadline` is in seconds. Raises OtherNamespace if the namespace of the
-    object differs from `namespace`, NamespaceMissing if the namespace does not exist, and
-    BadReview, which names the field.
+    where `body` has none; `deadline` is in seconds. With `own_holders`, for callers who may not
+    list holders in all namespaces, a denial names no other namespace. Raises OtherNamespace if the
+    namespace of the object differs from `namespace`, NamespaceMissing if the namespace does not
+    exist, and BadReview, which names the field.
     """
     try:
         manifest = msgspec.json.decode(body, type=_Manifest)
@@ -109,7 +111,8 @@ async def explain(
         )
     until = asyncio.get_running_loop().time() + deadline
     try:
-        verdict = await _verdict(validating, request, namespace, until)
+        request = await _checked(validating, request, namespace, until)
+        verdict = await validating.decide(request, until, own_holders=own_holders)
     except BadReview as error:
         if manifest.kind == KIND:
             raise
@@ -117,15 +120,14 @@ async def explain(
     return _explained(verdict)
 
 
-async def _verdict(
+async def _checked(
     validating: ValidatingWebhook, request: AdmissionRequest, namespace: str | None, until: float
-) -> Verdict:
-    """Return the verdict about a request, due at a loop time. Raises as `explain`."""
+) -> AdmissionRequest:
+    """Return a request as a dry run, checked until a loop time. Raises as `explain`."""
     _require(request, namespace)
     if namespace or request.namespace != NAMESPACE or validating.context.is_watched():
         await _must_exist(request.namespace, validating.context, until)
-    request = msgspec.structs.replace(_persistable(request), dry_run=True)
-    return await validating.decide(request, until)
+    return msgspec.structs.replace(_persistable(request), dry_run=True)
 
 
 def _require(request: AdmissionRequest, namespace: str | None) -> None:

@@ -13,6 +13,7 @@ other requests (DELETE, eviction, other kinds) are allowed unchanged.
 
 from typing import Final
 
+import msgspec
 import structlog
 
 from ledger.core.model.denials import Denial
@@ -88,10 +89,12 @@ class ValidatingWebhook:
         )
         return AnsweredAdmissionReview(response=response)
 
-    async def decide(self, request: AdmissionRequest, until: float) -> Verdict:
+    async def decide(
+        self, request: AdmissionRequest, until: float, *, own_holders: bool = False
+    ) -> Verdict:
         """Decide a request; a dry run is decided like the real thing and changes nothing.
 
-        Raises BadReview.
+        With `own_holders` a denial names no other namespace. Raises BadReview.
         """
         field = self._forbidden_field(request)
         if field:
@@ -108,6 +111,8 @@ class ValidatingWebhook:
         policy = await self.context.policies.policy_of(request.namespace, until)
         if policy.mode == "off":
             return UNTOUCHED
+        if own_holders:
+            policy = msgspec.structs.replace(policy, foreign_holders="none")
         if kind is None:
             is_new = request.operation == "CREATE"
             decide_pod = self._pods.create if is_new else self._pods.update

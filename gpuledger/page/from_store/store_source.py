@@ -33,6 +33,8 @@ MANIFEST: Final = "the manifest"
 TURN_SECONDS: Final = 10.0
 """Longest wait for other requests that read the log."""
 
+_READS_ALL: Final = "only this machine reads a store, and it may list everything"
+
 _STATUS: Final = {Exit.USAGE: 400, Exit.NOT_FOUND: 404, Exit.DENIED: 400}
 """Status of the errors of commands; the others are 503."""
 
@@ -59,15 +61,21 @@ class StoreSource:
             return LogHealth(None, self._origin)
         return LogHealth(head.position, self._origin, head.hash)
 
-    async def explain(self, manifest: bytes, namespace: str, user: str) -> Explanation:
+    async def explain(
+        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
+    ) -> Explanation:
         """Return the decision about a manifest. Raises PageError."""
+        assert not own_holders, _READS_ALL
         async with self._asking():
             body = await asyncio.to_thread(as_json, manifest, MANIFEST)
             return await explain_body(self._settings, body, namespace or None, user)
 
-    async def fit(self, manifest: bytes, namespace: str, *, at: str, restricted: bool) -> FitReport:
+    async def fit(
+        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+    ) -> FitReport:
         """Return the nodes on which a manifest's pods fit. Raises PageError."""
-        assert not restricted, "only this machine reads a store, and it may list all cards"
+        assert not restricted, _READS_ALL
+        assert not own_holders, _READS_ALL
         async with self._asking():
             body = await asyncio.to_thread(as_json, manifest, MANIFEST)
             recalled = await self._ledger_at(at)

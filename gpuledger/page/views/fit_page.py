@@ -1,7 +1,7 @@
 """Would it fit: the quota decision and the cards for a manifest, with reasons and remedies.
 
 Nothing is reserved. A viewer who may not list the cards of all namespaces gets numbers of nodes
-instead of names.
+instead of names. One who may not list the holders there gets no names of other namespaces.
 """
 
 from typing import Final
@@ -102,13 +102,19 @@ async def _answered(request: PageRequest, page: WouldItFit) -> WouldItFit:
             f"The manifest has {len(body)} bytes, the most is {MANIFEST_BYTES_MAX}.",
             remedy="Leave out what no pod needs, such as managedFields.",
         )
-    restricted = not await request.may("cards")
+    restricted, own_holders = not await request.may("cards"), not await request.may("holders")
     shortages: tuple[Shortage, ...] = ()
     if not request.is_past:
-        explained = await request.source.explain(body, page.namespace, page.user)
+        explained = await request.source.explain(
+            body, page.namespace, page.user, own_holders=own_holders
+        )
         shortages = tuple(explained.denial.shortages) if explained.denial is not None else ()
     report = await request.source.fit(
-        body, page.namespace, at=request.at and str(request.position), restricted=restricted
+        body,
+        page.namespace,
+        at=request.at and str(request.position),
+        restricted=restricted,
+        own_holders=own_holders,
     )
     return msgspec.structs.replace(
         page, report=report, pods=[_pod(fit) for fit in report.pods], shortages=shortages

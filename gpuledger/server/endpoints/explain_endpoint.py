@@ -1,4 +1,7 @@
-"""Explain endpoint: `POST /v1/explain` shows the decision about an object, and reserves nothing."""
+"""Explain endpoint: `POST /v1/explain` shows the decision about an object, and reserves nothing.
+
+For a caller who may not list holders in all namespaces, the decision names no other namespace.
+"""
 
 import asyncio
 from typing import Final
@@ -8,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ledger.runtime.http import v1_access
 from ledger.runtime.http.json_endpoint import (
     BodyBudget,
     BudgetShare,
@@ -41,12 +45,13 @@ class ExplainEndpoint:
         with self._bodies.holding() as held:
             try:
                 explanation = await self._explanation(request, held)
-            except OtherNamespace as error:
-                return _refused(400, str(error), "namespace")
-            except NamespaceMissing as error:
-                return _refused(404, str(error), "namespace")
+            except (OtherNamespace, NamespaceMissing) as error:
+                status = 400 if isinstance(error, OtherNamespace) else 404
+                return _refused(status, str(error), "namespace")
             except BadReview as error:
                 return _refused(400, error.message, error.field)
+            except v1_access.RightsUnclear as error:
+                return _refused(error.status, str(error), "")
             except RequestRefused as refused:
                 answer = _refused(refused.status, str(refused), "body")
                 answer.raw_headers.extend(refused.headers)
@@ -64,9 +69,11 @@ class ExplainEndpoint:
             deadline=seconds,
             username=request.query_params.get("user", ""),
             namespace=request.query_params.get("namespace") or None,
+            own_holders=not await v1_access.may_name_holders(request.scope),
         )
 
 
 def _refused(status: int, message: str, field: str) -> Response:
-    problem = {"error": {"message": message, "field": field}}
-    return Response(msgspec.json.encode(problem), status, media_type="application/json")
+    problem = {"error": {"message": message, **({"field": field} if field else {})}}
+    headers = {"retry-after": "1"} if status in (429, 503) else None
+    return Response(msgspec.json.encode(problem), status, headers, media_type="application/json")

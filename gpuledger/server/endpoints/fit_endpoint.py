@@ -1,6 +1,7 @@
 """Fit endpoint: `POST /v1/fit` shows where the pods of a manifest fit, and reserves nothing.
 
-A caller who may not list cards in all namespaces gets a restricted report.
+A caller who may not list cards in all namespaces gets a restricted report, and one who may not list
+holders there gets a decision without names of other namespaces.
 """
 
 import asyncio
@@ -81,16 +82,8 @@ class FitEndpoint:
         return Response(msgspec.json.encode(report), 200, headers, media_type="application/json")
 
 
-class _RightsUnclear(Exception):
-    """The rights of the caller cannot be reviewed now."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 async def _question(request: Request, body: bytes) -> LiveFitQuestion:
-    """Return the question of a request. Raises InvalidParameter and _RightsUnclear."""
+    """Return the question of a request. Raises InvalidParameter and RightsUnclear."""
     query = request.query_params
     if "at" in query:
         raise InvalidParameter(
@@ -99,15 +92,13 @@ async def _question(request: Request, body: bytes) -> LiveFitQuestion:
             message="the service fits on the cards of now; run `gpuledger fit --at` on the store",
         )
     nodes_max = query_parameters.number(query, "limit", NODES_DEFAULT, NODES_MAX)
-    refusal = await v1_access.rights_of(request.scope)("list", "cards", "")
-    if refusal is not None and refusal.status != 403:
-        raise _RightsUnclear(refusal.status, refusal.error)
     return LiveFitQuestion(
         manifest=body,
         namespace=query_parameters.text(query, "namespace") or None,
         username=query_parameters.text(query, "user"),
         nodes_max=nodes_max,
-        restricted=refusal is not None,
+        restricted=not await v1_access.may_list_all(request.scope, "cards"),
+        own_holders=not await v1_access.may_name_holders(request.scope),
     )
 
 
@@ -128,7 +119,7 @@ def _refused(status: int, message: str, field: str = "", line: int = 0) -> Respo
 
 
 _REFUSALS: Final[dict[type[Exception], Callable[[Any], Response]]] = {
-    _RightsUnclear: lambda error: _refused(error.status, str(error)),
+    v1_access.RightsUnclear: lambda error: _refused(error.status, str(error)),
     InvalidParameter: lambda error: _refused(400, error.message, error.parameter),
     ManifestProblem: lambda error: _refused(400, str(error), "body"),
     OtherNamespace: lambda error: _refused(400, str(error), "namespace"),

@@ -50,7 +50,8 @@ class LiveFitQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A manifest to fit, as JSON or YAML.
 
     `namespace` and `username` are used where the manifest has none. A `restricted` report is for a
-    caller who may not list the cards of all namespaces.
+    caller who may not list the cards of all namespaces. With `own_holders`, for one who may not
+    list the holders there, a denial names no other namespace.
     """
 
     manifest: bytes
@@ -58,6 +59,7 @@ class LiveFitQuestion(msgspec.Struct, frozen=True, kw_only=True):
     username: str = ""
     nodes_max: int = NODES_DEFAULT
     restricted: bool = False
+    own_holders: bool = False
 
 
 class LiveFit:
@@ -148,6 +150,7 @@ class LiveFit:
             deadline=_left(until),
             username=question.username,
             namespace=question.namespace,
+            own_holders=question.own_holders,
         )
 
     @contextmanager

@@ -50,13 +50,22 @@ class ServiceSource:
         position = state.position if replica.writer is not None else None
         return LogHealth(position, origin, state.hash.hex(), tuple(problems))
 
-    async def explain(self, manifest: bytes, namespace: str, user: str) -> Explanation:
+    async def explain(
+        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
+    ) -> Explanation:
         """Return the decision about a manifest. Raises PageError."""
-        question = LiveFitQuestion(manifest=manifest, namespace=namespace or None, username=user)
+        question = LiveFitQuestion(
+            manifest=manifest,
+            namespace=namespace or None,
+            username=user,
+            own_holders=own_holders,
+        )
         with _as_page_errors():
             return await self._live.fit.explain(question)
 
-    async def fit(self, manifest: bytes, namespace: str, *, at: str, restricted: bool) -> FitReport:
+    async def fit(
+        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+    ) -> FitReport:
         """Return the nodes on which a manifest's pods fit now. Raises PageError."""
         if at:
             raise PageError(
@@ -65,7 +74,10 @@ class ServiceSource:
                 remedy="Remove the moment, or run `gpuledger page` or `gpuledger fit` on a store.",
             )
         question = LiveFitQuestion(
-            manifest=manifest, namespace=namespace or None, restricted=restricted
+            manifest=manifest,
+            namespace=namespace or None,
+            restricted=restricted,
+            own_holders=own_holders,
         )
         with _as_page_errors():
             return await self._live.fit.fit(question)

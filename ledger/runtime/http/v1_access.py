@@ -102,6 +102,30 @@ async def _nothing(verb: str, resource: str, namespace: str) -> AccessRefusal | 
     return AccessRefusal(403, "the rights of the caller are not known")
 
 
+class RightsUnclear(Exception):
+    """The rights of the caller cannot be reviewed now; `status` is that of the answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+async def may_list_all(scope: Scope, resource: str) -> bool:
+    """Return whether the caller may list a resource in all namespaces. Raises RightsUnclear."""
+    refusal = await rights_of(scope)("list", resource, "")
+    if refusal is not None and refusal.status != 403:
+        raise RightsUnclear(refusal.status, refusal.error)
+    return refusal is None
+
+
+async def may_name_holders(scope: Scope) -> bool:
+    """Return whether the answer may name holders of all namespaces in shared quotas.
+
+    Raises RightsUnclear.
+    """
+    return await may_list_all(scope, "holders")
+
+
 def _is_guarded(scope: Scope) -> bool:
     return scope["type"] == "http" and str(scope["path"]).startswith(PREFIX)
 

@@ -49,10 +49,14 @@ class FakeSource:
     async def health(self) -> LogHealth:
         return self.log
 
-    async def explain(self, manifest: bytes, namespace: str, user: str) -> Explanation:
+    async def explain(
+        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
+    ) -> Explanation:
         raise PageError(503, "no ledger")
 
-    async def fit(self, manifest: bytes, namespace: str, *, at: str, restricted: bool) -> FitReport:
+    async def fit(
+        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+    ) -> FitReport:
         raise PageError(503, "no ledger")
 
 

@@ -31,15 +31,22 @@ class Fits(FakeSource):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[tuple[str, str, bool]] = []
+        self.own_holders: list[bool] = []
         self.error: Exception | None = None
 
-    async def explain(self, manifest: bytes, namespace: str, user: str) -> Explanation:
+    async def explain(
+        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
+    ) -> Explanation:
+        self.own_holders.append(own_holders)
         if self.error is not None:
             raise self.error
         denial = Denial(Reason.QUOTA_EXCEEDED, "no room", transient=True, shortages=(SHORT,))
         return Explanation(False, "no room", "c1/red", "pods/p", {}, denial, ())
 
-    async def fit(self, manifest: bytes, namespace: str, *, at: str, restricted: bool) -> FitReport:
+    async def fit(
+        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+    ) -> FitReport:
+        self.own_holders.append(own_holders)
         self.asked.append((namespace, at, restricted))
         card = CardVerdict(0, EVIL, EVIL, 1_000, 50, 3, "CardInsufficientMemory", 2_048, False)
         nodes = [NodeFit(f"{EVIL}{n}", False, 0, EVIL, [], [card], []) for n in range(25)]
@@ -73,6 +80,7 @@ async def test_the_answer_names_nodes_cards_reasons_and_remedies(projection: Pat
         answer = await post(client, "kind: Pod")
     assert answer.status_code == 200, answer.text
     assert source.asked == [("red", "", False)]
+    assert source.own_holders == [False, False]
     for shown in ("Changes that would help", "CardInsufficientMemory", "2 GiB missing", "20 more"):
         assert shown in answer.text
     assert answer.text.count("<textarea") == 1
@@ -97,6 +105,7 @@ async def test_a_tenant_asks_for_its_own_namespace_only(projection: Path) -> Non
     assert "Nodes and cards are not named" in own.text
     assert [answer.status_code for answer in others] == [403, 403]
     assert source.asked == [("red", "", True)]
+    assert source.own_holders == [True, True], "neither decision names another namespace"
     assert ("create", "fit", "red") in tenant.asked
 
 
