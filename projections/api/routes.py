@@ -5,6 +5,9 @@ those of the record as of which the answer holds. `Gpuledger-Head` is the positi
 record in the projection. If more rows follow, `Gpuledger-Next` has the value of the query parameter
 `after` of the next page. For denials and drift the parameter is `before`. `Gpuledger-Api` is the
 number of the API's version, by which a client sees whether its parameters are supported.
+
+A caller who may not list holders in all namespaces gets no name of another namespace: neither the
+holders of a stored denial nor what a quota covers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ledger.runtime.http import v1_access
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
 from projections.queries.card_usage import cards
@@ -35,6 +39,7 @@ from projections.queries.moments import (
 )
 from projections.queries.quota_usage import usage
 from projections.queries.selecting_quotas import quota_limits
+from projections.queries.tenants.foreign_holders import without_foreign_names
 from projections.queries.universe_shares import UsageBreakdown, shares
 from projections.queries.unrecognized_users import UserBreakdown, unrecognized_users
 from projections.store.readers import ProjectionView, Readers
@@ -51,6 +56,7 @@ usage."""
 
 RangeQuestion = Callable[[ProjectionView, Moment | None, Moment | None], Awaitable[tuple[int, int]]]
 
+_DENIALS: Final = "/v1/denials"
 _DENIALS_MAX: Final = 10**15
 _encoder: Final = msgspec.json.Encoder()
 
@@ -63,7 +69,7 @@ def routes(readers: Readers) -> list[Route]:
         "/v1/holds": _holds,
         "/v1/cards": _cards,
         "/v1/events": _events,
-        "/v1/denials": _denials,
+        _DENIALS: _denials,
         "/v1/drift": _drift,
     }
     return [
@@ -77,11 +83,16 @@ def _endpoint(readers: Readers, question: Question) -> Callable[[Request], Await
 
     async def answer(request: Request) -> Response:
         try:
+            if _can_name_others(request):
+                # Before a reader is taken, because the review of a right may take long.
+                request.state.names = await v1_access.may_name_holders(request.scope)
             async with readers.view() as view:
                 position, rows, more = await question(view, request)
                 headers = await _headers(view, position, more)
         except InvalidParameter as error:
             return _refuse(400, error.message, parameter=error.parameter, value=error.value)
+        except v1_access.RightsUnclear as error:
+            return _refuse(error.status, str(error))
         except StoreError as error:
             return _refuse(503, str(error))
         except TimeoutError:
@@ -89,6 +100,11 @@ def _endpoint(readers: Readers, question: Question) -> Callable[[Request], Await
         return Response(_encoder.encode(rows), headers=headers, media_type="application/json")
 
     return answer
+
+
+def _can_name_others(request: Request) -> bool:
+    """Return whether the answer would name other namespaces than that of the query."""
+    return request.url.path == _DENIALS or "limits" in request.query_params
 
 
 async def _headers(view: ProjectionView, position: int, more: str) -> dict[str, str]:
@@ -123,8 +139,18 @@ async def _usage(view: ProjectionView, request: Request) -> Answer:
     if by is not None:
         answer = shares(view, position, scope, by, limit=limit, quota=quota, after=after)
         return position, *await answer
-    ask = quota_limits if query_parameters.flag(query, "limits") else usage
-    return position, *await ask(view, position, scope, limit=limit, quota=quota, after=after)
+    if query_parameters.flag(query, "limits"):
+        named = quota_limits(
+            view,
+            position,
+            scope,
+            limit=limit,
+            quota=quota,
+            after=after,
+            names=request.state.names,
+        )
+        return position, *await named
+    return position, *await usage(view, position, scope, limit=limit, quota=quota, after=after)
 
 
 async def _holders(view: ProjectionView, request: Request) -> Answer:
@@ -196,6 +222,8 @@ async def _denials(view: ProjectionView, request: Request) -> Answer:
     since, until = await _range(view, query, times_between)
     scope, limit = query_parameters.scope(query), query_parameters.limit(query)
     rows, more = await denials(view, scope, limit=limit, since=since, until=until, before=before)
+    if not request.state.names:
+        rows = [without_foreign_names(row) for row in rows]
     return view.head.position, rows, str(more) if more else ""
 
 

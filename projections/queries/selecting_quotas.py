@@ -26,6 +26,9 @@ class AccountSelection(msgspec.Struct, frozen=True):
     asked_only: bool = False
 
 
+SELECTED: Final = "selected namespaces"
+"""The namespaces of a quota, for readers who may not read their names."""
+
 EVERYTHING: Final = AccountSelection(None, ())
 """The selection of an account without a row."""
 
@@ -65,14 +68,17 @@ async def quota_limits(
     limit: int,
     quota: str = "",
     after: str = "",
+    names: bool = True,
 ) -> tuple[list[QuotaLimit], str]:
     """Return the limits of at most `limit` quotas, and the account of the next page.
 
-    The parameters are those of `projections.queries.quota_usage.usage`.
+    The other parameters are those of `projections.queries.quota_usage.usage`. Without `names`,
+    `covers` names no namespace and no cluster.
     """
     rows, more = await usage(view, position, scope, limit=limit, quota=quota, after=after)
     selected = await selections(view, position) if rows else {}
-    return [_quota_limit(row, selected.get(_account(row), EVERYTHING)) for row in rows], more
+    limits = [_quota_limit(row, selected.get(_account(row), EVERYTHING), names) for row in rows]
+    return limits, more
 
 
 def _account(row: Usage) -> str:
@@ -81,8 +87,10 @@ def _account(row: Usage) -> str:
     return accounts.quota(row.cluster, row.namespace, row.quota)
 
 
-def _quota_limit(row: Usage, selected: AccountSelection) -> QuotaLimit:
-    covers, selects = reach_in_words(selected.reach), selection_in_words(selected.selects)
+def _quota_limit(row: Usage, selected: AccountSelection, names: bool) -> QuotaLimit:
+    reach, selects = selected.reach, selection_in_words(selected.selects)
+    is_shown = names or reach in (None, Reach())
+    covers = reach_in_words(reach) if is_shown else SELECTED
     named = (row.cluster, row.namespace, row.quota, row.resource)
     return QuotaLimit(*named, row.limit, covers, selects)
 

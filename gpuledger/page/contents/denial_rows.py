@@ -1,8 +1,4 @@
-"""Denial rows: refused requests with their numbers, without the names of other namespaces.
-
-A stored denial names the namespaces that share a full quota, with their sums. The page shows these
-as one sum, because a tenant may not read their names.
-"""
+"""Denial rows: refused requests with their numbers, without the names of other namespaces."""
 
 from collections.abc import Sequence
 
@@ -11,11 +7,10 @@ from msgspec import structs
 
 from gpuledger.page.contents.amount_lists import amounts_text
 from gpuledger.page.quantity_texts import amount_text, second_text
-from ledger.core.model import accounts
-from ledger.core.model.accounts import AccountKind
 from ledger.core.model.denials import Denial, Shortage
 from ledger.core.model.display_names import display
 from projections.queries.denial_history import PastDenial
+from projections.queries.tenants.foreign_holders import summed
 
 
 class ShortLine(msgspec.Struct, frozen=True):
@@ -123,14 +118,7 @@ def _holders(denial: Denial) -> list[str]:
     """Return the own holders, and the sum of the others that the denial names."""
     if not denial.shortages:
         return []
-    first, texts, others = denial.shortages[0], list[str](), 0
-    own_only = accounts.kind(first.account) is AccountKind.QUOTA
-    for holder in denial.holders:
-        # Only holders of the requesting namespace have a time.
-        if own_only or holder.since:
-            texts.append(f"{holder.key}: {amount_text(holder.amount, first.resource)}")
-        else:
-            others += holder.amount
-    if others:
-        texts.append(f"other namespaces together: {amount_text(others, first.resource)}")
-    return texts
+    resource = denial.shortages[0].resource
+    return [
+        f"{holder.key}: {amount_text(holder.amount, resource)}" for holder in summed(denial).holders
+    ]

@@ -10,7 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from support.builders.decide_and_fold import apply
+from support.builders.decide_and_fold import apply, record
+from support.harness.projection_harness import log_of, project
 from support.pages.page_harness import Tenant, pages
 from support.pages.two_tenants import GPU, HIDDEN, MEMORY, RED, SECRETS, SHARED, two_tenants
 
@@ -28,6 +29,7 @@ from ledger.core.decide.decider import decide
 from ledger.core.model import commands
 from ledger.core.model.denials import Denial, sentence
 from ledger.core.model.state import State
+from ledger.core.model.traits import NAME, Reach, Requirement
 from ledger.kube.client.access_review import Subject
 from ledger.runtime.http.token_reviews import TokenGuard
 from ledger.runtime.http.v1_access import AccessRequired
@@ -37,6 +39,7 @@ from projections.store.readers import Readers
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.gates.waiting_events import Obstacle
 
+REACHED = "universe/reached"
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -157,9 +160,11 @@ QUESTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("usage", {"by": "namespace"}),
     ("usage", {"by": "cluster"}),
     ("usage", {"by": "namespace", "quota": "all"}),
+    ("usage", {"limits": "true"}),
     ("holders", {"pods": "true"}),
     ("holds", {}),
     ("events", {}),
+    ("denials", {}),
     ("drift", {}),
     ("drift", {"by": "user"}),
     ("explain", {}),
@@ -175,7 +180,7 @@ async def test_a_reader_of_one_namespace_gets_no_other_names(ask: Ask, api: str)
 
 
 @pytest.mark.parametrize(("api", "user"), [("v1", "admin"), ("v1", "local"), ("aggr", "admin")])
-@pytest.mark.parametrize("resource", ["explain", "fit"])
+@pytest.mark.parametrize("resource", ["explain", "fit", "denials"])
 async def test_a_reader_of_all_namespaces_gets_the_holders(
     ask: Ask, api: str, user: str, resource: str
 ) -> None:
@@ -193,6 +198,16 @@ async def test_a_right_to_cards_of_all_namespaces_is_none_to_holders(ask: Ask) -
     answer = await ask("v1", "cards", "fit")
     assert not answer.json()["restricted"]
     assert secrets(answer) == []
+
+
+async def test_a_stored_denial_has_the_others_as_one_sum(ask: Ask) -> None:
+    (past,) = (await ask("v1", "red", "denials")).json()
+    (others,) = (held for held in past["denial"]["holders"] if not held["since"])
+    assert others == {"key": "other namespaces together", "amount": 8, "since": 0}
+    assert "other namespaces together 8" in past["message"]
+    (named,) = (await ask("v1", "admin", "denials")).json()
+    (foreign,) = (held for held in named["denial"]["holders"] if not held["since"])
+    assert foreign == {"key": HIDDEN, "amount": 8, "since": 0}
 
 
 @pytest.mark.parametrize(("viewer", "seen"), [("red", []), ("", ["hidden-tenant"])])
@@ -216,7 +231,7 @@ async def test_the_page_of_a_service_decides_for_its_viewer(
 
 @pytest.mark.parametrize(
     ("resource", "query"),
-    [("explain", {}), ("fit", {})],
+    [("explain", {}), ("fit", {}), ("denials", {}), ("usage", {"limits": "true"})],
 )
 async def test_names_are_withheld_while_rights_are_unclear(
     ask: Ask, resource: str, query: dict[str, str]
@@ -231,3 +246,24 @@ def test_the_obstacle_of_a_waiting_pod_names_no_holders() -> None:
     assert isinstance(denial, Denial)
     assert HIDDEN in sentence(denial)
     assert HIDDEN not in Obstacle.of(denial).text
+
+
+async def test_a_quota_over_named_namespaces_does_not_name_them(tmp_path: Path) -> None:
+    state, path = State(), tmp_path / "ledger.sqlite"
+    reach = Reach(namespaces=(Requirement(NAME, "In", ("hidden-tenant", "red")),))
+    step: list[commands.AnyCommand] = [
+        commands.Describe(RED, f"{NAME}=red"),
+        commands.SetLimits(REACHED, (), {f"requests.{GPU}": 8}, reach=reach),
+        commands.SetLimits("universe/all", (), {f"requests.{GPU}": 9}, reach=Reach()),
+    ]
+    payload = record(state, step)
+    assert payload is not None
+    await project(path, log_of([payload]))
+    async with Readers(path) as readers:
+        answers = [
+            await asking(readers)("v1", user, "usage", limits="true") for user in ("red", "admin")
+        ]
+    shown, named = ({row["quota"]: row["covers"] for row in answer.json()} for answer in answers)
+    everywhere = "all namespaces of all clusters"
+    assert shown == {"all": everywhere, "reached": "selected namespaces"}
+    assert named["reached"] == "namespaces with name in (hidden-tenant, red) of all clusters"
