@@ -1,5 +1,6 @@
 """`gpuledger history` and `gpuledger denials`: recorded events, and refused requests."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -65,7 +66,14 @@ async def history(
     answer.announce()
     show_rows(answer.rows, _HISTORY, output, "No events found.", namespace=scope.namespace)
     if answer.more:
-        typer.echo(f"There is more: go on with --since {answer.more}, or raise --limit.", err=True)
+        typer.echo(_more(answer.more, answer.rows), err=True)
+
+
+def _more(position: int, rows: Sequence[Any]) -> str:
+    if position == rows[0].position:
+        # One record can have more events than the limit: `--since` would show the same rows again.
+        return "There is more: raise --limit."
+    return f"There is more: go on with --since {position}, or raise --limit."
 
 
 async def denials(

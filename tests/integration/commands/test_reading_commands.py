@@ -1,6 +1,7 @@
 """Reading commands about roots, quotas over many namespaces, and corrections."""
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,26 @@ def test_replay_describes_roots_and_labels(store: Path) -> None:
     assert any("Described" in line and "is name=team-a, tier=gold" in line for line in told)
     assert any("pods/web-1" in line and f"draws from {WEB}" in line for line in told)
     assert any("LimitSet" in line and "covers namespaces with tier in" in line for line in told)
+
+
+def test_history_shows_how_to_read_on_inside_one_position(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    asyncio.run(_write_at_once(store))
+    positions = [row["position"] for row in gpuledger("history", "-o", "json", store=store).json]
+    shared = next(left for left, right in pairwise(positions) if left == right)
+    first = gpuledger("history", "--limit", "2", store=store)
+    assert f"There is more: go on with --since {shared}, or raise --limit." in first.err
+    within = gpuledger("history", "--since", str(shared), "--limit", "2", store=store)
+    assert "There is more: raise --limit." in within.err
+
+
+async def _write_at_once(path: Path) -> None:
+    """Write a record, then one with the events of several commands."""
+    settings = Settings(store_dir=str(path))
+    async with open_log(settings, create=True) as opened, writer_on(settings, opened) as writer:
+        await writer.submit(commands.Describe(TEAM, "!name=team-a"))
+        reserves = (
+            commands.Reserve(TEAM, f"pods/p-{number}", f"u-{number}", {GPU: 1}, actor="alice")
+            for number in range(4)
+        )
+        await asyncio.gather(*map(writer.submit, reserves))
