@@ -84,7 +84,7 @@ class Cards(msgspec.Struct, frozen=True, kw_only=True):
     """The page: a summary on the first page, and some nodes.
 
     `is_complete`: the summary has all cards of the filter. `names_hidden`: pods are counted that
-    the viewer may not read.
+    the viewer may not read. `is_unfiltered`: without nodes, the ledger has no cards.
     """
 
     wanted: CardFilter
@@ -94,6 +94,7 @@ class Cards(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[CardNode]
     has_clusters: bool
     is_first: bool
+    is_unfiltered: bool
     next: str
     names_hidden: bool
 
@@ -122,6 +123,7 @@ async def cards(request: PageRequest) -> Cards:
         nodes=nodes,
         has_clusters=len({card.cluster for card in there.read}) > 1,
         is_first=not after,
+        is_unfiltered=not after and wanted == CardFilter(),
         next=there.next,
         names_hidden=any(cell.others for node in nodes for cell in node.cells),
     )
