@@ -254,6 +254,6 @@ async def _run_story(service: DemoService, narrator: Narrator) -> bool:
 
 def _print_location(service: DemoService, narrator: Narrator) -> None:
     narrator.closing(f"The ledger stays in {service.store}. Look around in it:")
-    for command in ("usage", "holders -n serving", "denials", "audit replay -n research"):
+    for command in ("usage", "holders -n serving", "denials", "page"):
         narrator.command(f"gpuledger {command} --store-dir {service.store}")
     narrator.line(f"and remove it with: rm -r {service.store.parent}")
