@@ -28,7 +28,11 @@ def page(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", metavar="PORT", min=0, max=65_535, help="Port on loopback; 0: a free one."
+            "--port",
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="Port on loopback; 0: a free one. Default: 8480, or a free one if it is in use.",
         ),
     ] = None,
 ) -> None:
