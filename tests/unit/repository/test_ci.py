@@ -52,6 +52,12 @@ def test_nothing_is_listed_where_everything_passes_at_once(tmp_path: Path) -> No
     assert "!!!" not in done.stdout
 
 
+def test_a_finding_of_the_lint_fails_the_run(tmp_path: Path) -> None:
+    done = run_with(tmp_path, "def test_steady():\n    pass\n", (), lint="echo unsorted; exit 3")
+    assert done.returncode != 0
+    assert "unsorted" in done.stdout
+
+
 @pytest.mark.parametrize("given", ["", "long"])
 def test_property_tests_draw_fixed_examples_unless_a_profile_is_given(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -86,14 +92,16 @@ def test_tools_that_cannot_be_installed_are_named(tmp_path: Path) -> None:
 
 
 def run_with(
-    folder: Path, suite: str, workers: tuple[str, ...]
+    folder: Path, suite: str, workers: tuple[str, ...], *, lint: str = "true"
 ) -> subprocess.CompletedProcess[str]:
-    """Run the script where `make lint` does nothing and `make test` runs a suite."""
+    """Run the script where `make lint` runs a program and `make test` runs a suite."""
     (folder / ".ci").mkdir()
     (folder / "test_suite.py").write_text(suite)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -ra\n")
     command = " ".join([sys.executable, "-m", "pytest", "-q", *workers])
-    (folder / "Makefile").write_text(f"lint e2e-rigs:\n\t@true\n\ntest:\n\t{command}\n")
+    (folder / "Makefile").write_text(
+        f"setup e2e-rigs:\n\t@true\n\nlint:\n\t{lint}\n\ntest:\n\t{command}\n"
+    )
     script = shutil.copy(SCRIPT, folder / ".ci" / "run")
     env = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
