@@ -4,6 +4,8 @@ For a caller who may not list holders in all namespaces, the decision names no o
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -27,6 +29,8 @@ from webhook.api.admission_review import BadReview
 EXPLAINED_MAX: Final = 4
 """Number of explain requests of the largest size in memory at once, apart from reviews."""
 
+BUSY: Final = "too many manifests are explained at once; try again in a second"
+
 
 class ExplainEndpoint:
     """Answers a review or a Pod with the decision of the validating webhook."""
@@ -35,6 +39,7 @@ class ExplainEndpoint:
         """Decide by this webhook, with its bounds of time and size."""
         self._validating, self._settings = validating, settings
         self._bodies = BodyBudget(EXPLAINED_MAX * settings.review_bytes_max)
+        self._deciding = asyncio.Lock()
 
     def route(self) -> Route:
         """Return the route."""
@@ -63,14 +68,34 @@ class ExplainEndpoint:
     async def _explanation(self, request: Request, held: BudgetShare) -> Explanation:
         seconds = self._settings.admission_deadline_seconds
         until = asyncio.get_running_loop().time() + seconds
-        return await explain(
-            self._validating,
-            await read_body(request.receive, self._settings.review_bytes_max, until, held),
-            deadline=seconds,
-            username=request.query_params.get("user", ""),
-            namespace=request.query_params.get("namespace") or None,
-            own_holders=not await v1_access.may_name_holders(request.scope),
-        )
+        body = await read_body(request.receive, self._settings.review_bytes_max, until, held)
+        own_holders = not await v1_access.may_name_holders(request.scope)
+        async with self._turn(until):
+            return await explain(
+                self._validating,
+                body,
+                deadline=seconds,
+                username=request.query_params.get("user", ""),
+                namespace=request.query_params.get("namespace") or None,
+                own_holders=own_holders,
+            )
+
+    @asynccontextmanager
+    async def _turn(self, until: float) -> AsyncIterator[None]:
+        """Wait until no other manifest is decided, because a large one takes tens of milliseconds.
+
+        Reviews are answered between two of them. Raises RequestRefused at a loop time.
+        """
+        try:
+            async with asyncio.timeout_at(until):
+                await self._deciding.acquire()
+        except TimeoutError:
+            raise RequestRefused(503, "Busy", message=BUSY) from None
+        try:
+            await asyncio.sleep(0)
+            yield
+        finally:
+            self._deciding.release()
 
 
 def _refused(status: int, message: str, field: str) -> Response:

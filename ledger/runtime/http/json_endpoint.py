@@ -45,7 +45,7 @@ class RequestProblem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RequestRefused(Exception):
-    """The HTTP request is answered with a 4xx: `status`, and a JSON `body` with the message."""
+    """The HTTP request is answered with an error: `status`, and a JSON `body` with the message."""
 
     def __init__(
         self, status: int, error: str, *headers: tuple[bytes, bytes], message: str
