@@ -11,6 +11,9 @@ SECONDS ?= 600
 WORKERS ?= 4
 # Each has a control plane of its own, which needs about 1.5 GB.
 E2E_WORKERS ?= 2
+# `.ci/run` leaves these out of `make test` by APART, and has them in the idle time of e2e-rigs.
+APART_FOLDERS := tests/unit tests/integration/pages
+APART ?=
 LOCKING := --quiet --python-version 3.11 --universal --generate-hashes --no-annotate --no-header
 
 # Otherwise each process compiles all modules again, and tests start hundreds of processes.
@@ -40,9 +43,12 @@ run: setup ## start the service without a cluster and keep it up; STORE=DIR
 
 test: setup ## all tests; those on a real API server when KUBEBUILDER_ASSETS is set
 	@# Several at once, those of processes first; then what measures shares of time, with nothing beside it; then end to end.
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not e2e and not long and not alone"
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not e2e and not long and not alone" $(APART)
 	$(BIN)/pytest -q tests/native -m "alone and not long"
 	$(BIN)/pytest -q -n $(E2E_WORKERS) --dist loadfile tests/e2e -m "e2e and not long and not install"
+
+test-apart: setup ## unit tests, and the pages in a browser: what .ci/run has beside e2e-rigs
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not e2e and not long and not alone" $(APART_FOLDERS)
 
 native: setup ## build libvgpu.so and the stub driver; needs a C compiler
 	$(MAKE) -C vgpu_native PYTHON=$(abspath $(BIN))/python
@@ -146,4 +152,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench bench-growth simulate screenshots lint manifests image image-reproducible airgap krew docs lock clean
+.PHONY: help setup demo run protos test test-apart native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench bench-growth simulate screenshots lint manifests image image-reproducible airgap krew docs lock clean

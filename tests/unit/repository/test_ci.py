@@ -58,6 +58,13 @@ def test_a_finding_of_the_lint_fails_the_run(tmp_path: Path) -> None:
     assert "unsorted" in done.stdout
 
 
+def test_tests_beside_the_rigs_fail_the_run(tmp_path: Path) -> None:
+    failing = "echo FAILED apart.py::test_it; exit 1"
+    done = run_with(tmp_path, "def test_steady():\n    pass\n", (), apart=failing)
+    assert done.returncode != 0
+    assert "apart.py::test_it" in done.stdout
+
+
 @pytest.mark.parametrize("given", ["", "long"])
 def test_property_tests_draw_fixed_examples_unless_a_profile_is_given(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,15 +99,16 @@ def test_tools_that_cannot_be_installed_are_named(tmp_path: Path) -> None:
 
 
 def run_with(
-    folder: Path, suite: str, workers: tuple[str, ...], *, lint: str = "true"
+    folder: Path, suite: str, workers: tuple[str, ...], *, lint: str = "true", apart: str = "true"
 ) -> subprocess.CompletedProcess[str]:
-    """Run the script where `make lint` runs a program and `make test` runs a suite."""
+    """Run the script with programs as `make lint` and `make test-apart`, a suite as `make test`."""
     (folder / ".ci").mkdir()
     (folder / "test_suite.py").write_text(suite)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -ra\n")
     command = " ".join([sys.executable, "-m", "pytest", "-q", *workers])
     (folder / "Makefile").write_text(
-        f"setup e2e-rigs:\n\t@true\n\nlint:\n\t{lint}\n\ntest:\n\t{command}\n"
+        f"setup e2e-rigs:\n\t@true\n\nlint:\n\t{lint}\n\n"
+        f"test-apart:\n\t{apart}\n\ntest:\n\t{command}\n"
     )
     script = shutil.copy(SCRIPT, folder / ".ci" / "run")
     env = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
