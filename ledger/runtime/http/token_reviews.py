@@ -49,7 +49,7 @@ UNKNOWN_OF_ONE: Final = Rate(burst=10, per_second=2)
 """Rate of these reviews for one peer."""
 
 QUESTIONS_OF_ONE: Final = Rate(burst=100, per_second=20)
-"""Rate of questions about the rights of one token."""
+"""Rate of questions about the rights of one user."""
 
 _EVERYBODY: Final = ""
 
@@ -83,7 +83,7 @@ class AccessRefusal(msgspec.Struct, frozen=True):
 
 
 _TOO_MANY: Final = AccessRefusal(
-    429, "this replica got too many new tokens, or questions about one token; try again in a second"
+    429, "this replica got too many new tokens, or questions of one user; try again in a second"
 )
 _NO_CLUSTER: Final = AccessRefusal(403, "without a cluster only loopback clients may read")
 _NO_TOKEN: Final = AccessRefusal(
@@ -103,10 +103,6 @@ class ExpiringCache(Generic[Value]):
         """Return a value that has not expired, else None."""
         until, value = self._values.get(key, (0.0, None))
         return value if self._clock() < until else None
-
-    def left(self, key: bytes) -> float:
-        """Return the remaining lifetime of a value in seconds."""
-        return max(0.0, self._values.get(key, (0.0, None))[0] - self._clock())
 
     def keep(self, key: bytes, value: Value, seconds: float) -> None:
         """Store a value for `seconds`."""
@@ -168,27 +164,10 @@ class TokenGuard(Generic[Caller]):
 
         `peer` is the client's address.
         """
-        if self._reviewer is None:
-            return _NO_CLUSTER
-        if not token:
-            return _NO_TOKEN
-        digest = hashlib.sha256(token.encode()).digest()
-        question = _digest(digest, verb, resource, namespace)
-        allowed = self._answers.get(question)
-        if allowed is None:
-            try:
-                caller = await self._caller(self._reviewer, token, digest, peer)
-                if isinstance(caller, AccessRefusal):
-                    return caller
-                if not self._questions.take(digest):
-                    return _TOO_MANY
-                allowed = await self._reviewer.may(caller, verb, resource, namespace)
-            except ConnectionError as error:
-                return _unreviewed(error)
-            seconds = GRANT_SECONDS if allowed else REFUSAL_SECONDS
-            # No longer than the token itself is accepted.
-            self._answers.keep(question, allowed, min(seconds, self._callers.left(digest)))
-        return None if allowed else _denied(verb, resource, namespace)
+        caller = await self.caller(token, peer)
+        if isinstance(caller, AccessRefusal):
+            return caller
+        return await self.refusal_of(caller, verb, resource, namespace)
 
     async def caller(self, token: str, peer: str = "") -> Caller | AccessRefusal:
         """Return the user of a token, or why it is refused. `peer` is the client's address."""
@@ -211,7 +190,7 @@ class TokenGuard(Generic[Caller]):
         """
         if self._reviewer is None:
             return _NO_CLUSTER
-        digest = hashlib.sha256(b"caller\0" + msgspec.msgpack.encode(caller)).digest()
+        digest = hashlib.sha256(msgspec.msgpack.encode(caller)).digest()
         question = _digest(digest, verb, resource, namespace)
         allowed = self._answers.get(question)
         if allowed is None:
@@ -262,7 +241,7 @@ class TokenGuard(Generic[Caller]):
 
 
 def _unreviewed(error: ConnectionError) -> AccessRefusal:
-    return AccessRefusal(503, f"the token cannot be reviewed: {error}; try again")
+    return AccessRefusal(503, f"the user's rights cannot be reviewed: {error}; try again")
 
 
 def _denied(verb: str, resource: str, namespace: str) -> AccessRefusal:
@@ -277,5 +256,5 @@ def _denied(verb: str, resource: str, namespace: str) -> AccessRefusal:
     )
 
 
-def _digest(token: bytes, *parts: str) -> bytes:
-    return hashlib.sha256(token + "\0".join(parts).encode()).digest()
+def _digest(caller: bytes, *parts: str) -> bytes:
+    return hashlib.sha256(caller + "\0".join(parts).encode()).digest()

@@ -311,3 +311,20 @@ async def test_an_answer_for_one_token_is_not_given_to_another(reviewer: Reviewe
     guard = TokenGuard(reviewer, Clock())
     assert await guard.refusal("t-admin", "list", "holders", "") is None
     assert await guard.refusal("t-red", "list", "holders", "") is not None
+
+
+async def test_a_user_is_granted_the_same_with_and_without_a_token(reviewer: Reviewer) -> None:
+    guard = TokenGuard(reviewer, Clock())
+    assert await guard.refusal("t-red", "list", "holders", "red") is None
+    assert await guard.refusal_of("red", "list", "holders", "red") is None
+    assert reviewer.questions == 1, "one cached answer serves both"
+
+
+async def test_a_failed_review_of_a_user_without_a_token_mentions_none(reviewer: Reviewer) -> None:
+    class Silent(Reviewer):
+        async def may(self, caller: str, verb: str, resource: str, namespace: str) -> bool:
+            raise ConnectionError("no route")
+
+    refusal = await TokenGuard(Silent({}, set())).refusal_of("red", "list", "holders", "red")
+    assert refusal is not None
+    assert (refusal.status, "token" in refusal.error) == (503, False)
