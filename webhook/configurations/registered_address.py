@@ -8,7 +8,7 @@ at once do not remove each other's.
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from webhook.configurations import (
     trusted_authorities,
     webhook_configurations,
 )
-from webhook.configurations.trusted_authorities import AuthorityClaims
+from webhook.configurations.trusted_authorities import AuthorityClaims, TrustChange
 from webhook.configurations.webhook_configurations import (
     REGISTER_SECONDS,
     Configuration,
@@ -56,16 +56,6 @@ class _Entry(msgspec.Struct, rename="camel"):
 class _Registered(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     webhooks: list[_Entry] = []
-
-
-class _Trust(NamedTuple):
-    """The CAs that a configuration should have now: the own bundle, that with the others, and the
-    changed annotations; None removes one.
-    """
-
-    own: str
-    bundle: str
-    annotations: dict[str, str | None]
 
 
 class RegisteredAddress:
@@ -140,24 +130,14 @@ class RegisteredAddress:
             await self._patch(wanted, registered, changed, trust.annotations)
         return bool(changed)
 
-    def _trust(self, wanted: Configuration, registered: _Registered, *, drops: bool) -> _Trust:
+    def _trust(self, wanted: Configuration, registered: _Registered, *, drops: bool) -> TrustChange:
         """Return the CAs that belong into the bundles; with `drops`, without unclaimed ones."""
         own = wanted["webhooks"][0]["clientConfig"]["caBundle"]
         names = {entry["name"] for entry in wanted["webhooks"]}
-        claims = trusted_authorities.claims_of(registered.metadata.annotations)
         bundles = [entry.bundle for entry in registered.webhooks if entry.name in names]
-        # Without a bundle, the API server trusts the system's CAs: another CA would replace them.
-        candidates = trusted_authorities.others(own, bundles, claims) if own else {}
-        seen, mine = self._claims[wanted["kind"]], trusted_authorities.read(own)
-        seen.look(claims, mine, candidates)
-        others = seen.kept(candidates) if drops else candidates
-        needed = {*mine, *others} if others else set()
-        annotations: dict[str, str | None] = dict.fromkeys(
-            trusted_authorities.CLAIM + name for name in claims if drops and name not in needed
+        return self._claims[wanted["kind"]].change(
+            own, bundles, registered.metadata.annotations, drops=drops
         )
-        if others:
-            annotations |= trusted_authorities.claimed(seen.due(mine))
-        return _Trust(own, trusted_authorities.joined(own, others), annotations)
 
     async def _read(self, wanted: Configuration) -> _Registered | None:
         path = _path(wanted)
@@ -193,7 +173,7 @@ class RegisteredAddress:
 
 
 def _changed(
-    wanted: Configuration, registered: _Registered, trust: _Trust, *, is_active: bool
+    wanted: Configuration, registered: _Registered, trust: TrustChange, *, is_active: bool
 ) -> list[WebhookEntry]:
     """Return the changes of client configurations; null removes another kind of address."""
     clients = {entry["name"]: entry["clientConfig"] for entry in wanted["webhooks"]}
@@ -205,19 +185,11 @@ def _changed(
         if not is_active and _target(called) != _target(entry.client_config):
             continue
         address = called if is_active else entry.client_config
-        right = {**address, "caBundle": _bundle(entry, trust, is_active=is_active)}
+        right = {**address, "caBundle": trust.bundle_for(entry.bundle, drops=is_active)}
         if _given(right) != _given(entry.client_config):
             other = {"url": None, "service": None}
             changed.append({"name": entry.name, "clientConfig": {**other, **right}})
     return changed
-
-
-def _bundle(entry: _Entry, trust: _Trust, *, is_active: bool) -> str:
-    """Return the right bundle of a webhook: its own text if that has the right CAs."""
-    has, right = trusted_authorities.read(entry.bundle), trusted_authorities.read(trust.bundle)
-    own = trusted_authorities.read(trust.own)
-    is_right = bool(own) and has == right if is_active else own.keys() <= has.keys()
-    return entry.bundle if is_right else trust.bundle
 
 
 def _target(client_config: dict[str, Any]) -> tuple[str, ...]:

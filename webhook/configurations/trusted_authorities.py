@@ -13,7 +13,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -74,6 +74,26 @@ def others(own: str, bundles: Iterable[str], claims: Mapping[str, str]) -> Autho
     }
 
 
+class TrustChange(NamedTuple):
+    """The CAs that a configuration should have now, and the changed annotations; None removes one.
+
+    `own` is the bundle of the own CAs, and `bundle` that with the others.
+    """
+
+    own: str
+    bundle: str
+    annotations: dict[str, str | None]
+
+    def bundle_for(self, present: str, *, drops: bool) -> str:
+        """Return the right bundle: the present text if that has the right CAs.
+
+        With `drops` these are exactly those of `bundle`, else at least the own ones.
+        """
+        has, own = read(present), read(self.own)
+        is_right = bool(own) and has == read(self.bundle) if drops else own.keys() <= has.keys()
+        return present if is_right else self.bundle
+
+
 class AuthorityClaims:
     """The claims of one configuration, and for how long this replica has seen each unchanged."""
 
@@ -81,6 +101,23 @@ class AuthorityClaims:
         """`clock` returns seconds."""
         self._clock = clock
         self._seen: dict[str, tuple[str, float]] = {}
+
+    def change(
+        self, own: str, bundles: Iterable[str], annotations: Mapping[str, str], *, drops: bool
+    ) -> TrustChange:
+        """Return the change of a configuration; with `drops`, without the unclaimed other CAs."""
+        claims, mine = claims_of(annotations), read(own)
+        # Without a bundle, the API server trusts the system's CAs: another CA would replace them.
+        candidates = others(own, bundles, claims) if own else {}
+        self.look(claims, mine, candidates)
+        kept = self.kept(candidates) if drops else candidates
+        needed = {*mine, *kept} if kept else set()
+        changed: dict[str, str | None] = dict.fromkeys(
+            CLAIM + name for name in claims if drops and name not in needed
+        )
+        if kept:
+            changed |= claimed(self.due(mine))
+        return TrustChange(own, joined(own, kept), changed)
 
     def look(self, claims: Mapping[str, str], own: Authorities, others: Authorities) -> None:
         """Compare the claims of the present CAs with those of the last look.

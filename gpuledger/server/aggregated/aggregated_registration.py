@@ -18,7 +18,6 @@ from ledger.kube.api.cluster_errors import ClusterError, Malformed, NotFound, Ve
 from ledger.kube.client.access_review import QUERY_API_SERVICE as API_SERVICE
 from ledger.kube.client.api_client import ApiClient
 from ledger.runtime.tls.certificate_authority import CertificateError
-from webhook.configurations import trusted_authorities
 from webhook.configurations.trusted_authorities import AuthorityClaims
 
 PATH: Final = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
@@ -108,23 +107,14 @@ class AggregatedRegistration:
 
     def _patch(self, registered: _ApiService, own: str, *, drops: bool) -> dict[str, Any]:
         """Return the needed change, {} for none."""
-        bundle = registered.spec.ca_bundle
-        claims = trusted_authorities.claims_of(registered.metadata.annotations)
-        candidates = trusted_authorities.others(own, [bundle], claims)
-        mine = trusted_authorities.read(own)
-        self._claims.look(claims, mine, candidates)
-        others = self._claims.kept(candidates) if drops else candidates
-        needed = {*mine, *others} if others else set()
-        annotations: dict[str, str | None] = dict.fromkeys(
-            trusted_authorities.CLAIM + name for name in claims if drops and name not in needed
-        )
-        if others:
-            annotations |= trusted_authorities.claimed(self._claims.due(mine))
-        has = trusted_authorities.read(bundle)
-        is_right = has.keys() == {*mine, *others} if drops else mine.keys() <= has.keys()
-        patch: dict[str, Any] = {"metadata": {"annotations": annotations}} if annotations else {}
-        if not is_right:
-            patch["spec"] = {"caBundle": trusted_authorities.joined(own, others)}
+        present, notes = registered.spec.ca_bundle, registered.metadata.annotations
+        change = self._claims.change(own, [present], notes, drops=drops)
+        patch: dict[str, Any] = {}
+        if change.annotations:
+            patch["metadata"] = {"annotations": change.annotations}
+        bundle = change.bundle_for(present, drops=drops)
+        if bundle != present:
+            patch["spec"] = {"caBundle": bundle}
         return patch
 
     async def _read(self) -> _ApiService | None:

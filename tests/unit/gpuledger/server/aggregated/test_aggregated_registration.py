@@ -131,3 +131,15 @@ async def test_conflict_of_a_write_is_not_hidden(
     server.is_raced = True
     with pytest.raises(VersionConflict):
         await AggregatedRegistration(client, lambda: True).repair(authority(tmp_path, "own"))
+
+
+async def test_passive_replica_removes_no_ca(
+    server: ApiServer, client: ApiClient, tmp_path: Path
+) -> None:
+    old, new, clock = authority(tmp_path, "old"), authority(tmp_path, "new"), Clock()
+    passive = AggregatedRegistration(client, lambda: False, clock=clock)
+    server.store(old)
+    assert await passive.repair(new)
+    clock.now += KEPT_SECONDS + 1
+    await passive.repair(new)
+    assert server.bundle() == {old, new}
