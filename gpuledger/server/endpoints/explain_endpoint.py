@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gpuledger.server.endpoints.refusals import invalid_field, refused, refused_body
 from ledger.runtime.http import v1_access
 from ledger.runtime.http.json_endpoint import (
     BodyBudget,
@@ -52,15 +53,13 @@ class ExplainEndpoint:
                 explanation = await self._explanation(request, held)
             except (OtherNamespace, NamespaceMissing) as error:
                 status = 400 if isinstance(error, OtherNamespace) else 404
-                return _refused(status, str(error), "namespace")
+                return refused(status, str(error), field="namespace")
             except BadReview as error:
-                return _refused(400, error.message, error.field)
+                return invalid_field(error.message, error.field)
             except v1_access.RightsUnclear as error:
-                return _refused(error.status, str(error), "")
-            except RequestRefused as refused:
-                answer = _refused(refused.status, str(refused), "body")
-                answer.raw_headers.extend(refused.headers)
-                return answer
+                return refused(error.status, str(error))
+            except RequestRefused as error:
+                return refused_body(error)
             except ClientGone:
                 return Response(status_code=400)
         return Response(msgspec.json.encode(explanation), media_type="application/json")
@@ -96,9 +95,3 @@ class ExplainEndpoint:
             yield
         finally:
             self._deciding.release()
-
-
-def _refused(status: int, message: str, field: str) -> Response:
-    problem = {"error": {"message": message, **({"field": field} if field else {})}}
-    headers = {"retry-after": "1"} if status in (429, 503) else None
-    return Response(msgspec.json.encode(problem), status, headers, media_type="application/json")

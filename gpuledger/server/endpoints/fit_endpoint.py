@@ -25,6 +25,12 @@ from gpuledger.server.endpoints.live_fit import (
     LiveFit,
     LiveFitQuestion,
 )
+from gpuledger.server.endpoints.refusals import (
+    invalid_field,
+    invalid_parameter,
+    refused,
+    refused_body,
+)
 from gpuledger.server.follower.follower_supervisor import FollowerUnavailable
 from ledger.core.model.denials import sentence
 from ledger.runtime.http import v1_access
@@ -40,7 +46,6 @@ from projections.api.query_parameters import InvalidParameter
 from webhook.admission.explanation import NamespaceMissing, OtherNamespace
 from webhook.api.admission_review import BadReview
 
-_AGAIN: Final = {"retry-after": "1"}
 _TOO_LONG: Final = "the fit took too long: give an object with fewer templates, or try again"
 
 
@@ -64,10 +69,8 @@ class FitEndpoint:
             try:
                 body = await read_body(request.receive, self._bytes_max, until, held)
                 return await self._answer(request, body)
-            except RequestRefused as refused:
-                answer = _refused(refused.status, str(refused), "body")
-                answer.raw_headers.extend(refused.headers)
-                return answer
+            except RequestRefused as error:
+                return refused_body(error)
             except ClientGone:
                 return Response(status_code=400)
 
@@ -108,24 +111,18 @@ async def _invalid(body: bytes, error: BadReview | InvalidCardRequest) -> Respon
         message, field = error.message, error.field
     else:
         message, field = sentence(error.denial), error.denial.field
-    return _refused(400, message, field, await manifest_document.line_in_thread(body, field))
-
-
-def _refused(status: int, message: str, field: str = "", line: int = 0) -> Response:
-    details = {**({"field": field} if field else {}), **({"line": line} if line else {})}
-    problem = {"error": {"message": message, **details}}
-    headers = _AGAIN if status in (429, 503) else None
-    return Response(msgspec.json.encode(problem), status, headers, media_type="application/json")
+    line = await manifest_document.line_in_thread(body, field)
+    return invalid_field(message, field, line)
 
 
 _REFUSALS: Final[dict[type[Exception], Callable[[Any], Response]]] = {
-    v1_access.RightsUnclear: lambda error: _refused(error.status, str(error)),
-    InvalidParameter: lambda error: _refused(400, error.message, error.parameter),
-    ManifestProblem: lambda error: _refused(400, str(error), "body"),
-    OtherNamespace: lambda error: _refused(400, str(error), "namespace"),
-    NamespaceMissing: lambda error: _refused(404, str(error), "namespace"),
-    FitsBusy: lambda error: _refused(503, str(error)),
-    FollowerUnavailable: lambda error: _refused(503, str(error)),
-    TimeoutError: lambda _: _refused(504, _TOO_LONG),
+    v1_access.RightsUnclear: lambda error: refused(error.status, str(error)),
+    InvalidParameter: invalid_parameter,
+    ManifestProblem: lambda error: refused(400, str(error), field="body"),
+    OtherNamespace: lambda error: refused(400, str(error), field="namespace"),
+    NamespaceMissing: lambda error: refused(404, str(error), field="namespace"),
+    FitsBusy: lambda error: refused(503, str(error)),
+    FollowerUnavailable: lambda error: refused(503, str(error)),
+    TimeoutError: lambda _: refused(504, _TOO_LONG),
 }
 """The refusal for each exception about a request."""

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gpuledger.server.endpoints.live_waiting import LiveWaiting, NoCluster, WaitingUnknown
+from gpuledger.server.endpoints.refusals import invalid_parameter, refused
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
 from webhook.gates.waiting_report import WaitingQuestion
@@ -28,11 +29,11 @@ class WaitingEndpoint:
         try:
             page = await self._live.page(self._question(request.query_params))
         except InvalidParameter as error:
-            return _refused(400, error.message, parameter=error.parameter, value=error.value)
+            return invalid_parameter(error)
         except NoCluster as error:
-            return _refused(404, str(error))
+            return refused(404, str(error))
         except WaitingUnknown as error:
-            return _refused(503, str(error))
+            return refused(503, str(error))
         headers = {"Gpuledger-Next": page.next} if page.next else None
         return Response(
             msgspec.json.encode(page.rows), headers=headers, media_type="application/json"
@@ -56,9 +57,3 @@ class WaitingEndpoint:
             query_parameters.limit(query),
             query_parameters.text(query, "after"),
         )
-
-
-def _refused(status: int, message: str, **details: str) -> Response:
-    body = msgspec.json.encode({"error": {"message": message, **details}})
-    headers = {"retry-after": "1"} if status == 503 else None
-    return Response(body, status, headers, media_type="application/json")

@@ -252,7 +252,9 @@ async def test_an_invalid_request_for_cards_is_refused_with_its_field(app: Any) 
 async def test_a_moment_of_the_past_is_refused_with_the_remedy(app: Any) -> None:
     answer = await ask(app, pod(1), query="?namespace=team&at=1")
     assert answer.status_code == 400
-    assert "gpuledger fit --at" in answer.json()["error"]["message"]
+    error = answer.json()["error"]
+    assert "gpuledger fit --at" in error["message"]
+    assert (error["parameter"], error["value"]) == ("at", "1"), "as in the other answers of /v1"
 
 
 async def test_a_manifest_beyond_the_bound_is_refused(app: Any) -> None:
