@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
@@ -99,13 +100,12 @@ def _keys(pem: str, field: str) -> set[bytes]:
     if not pem.strip():
         return set()
     try:
-        loaded = x509.load_pem_x509_certificates(pem.encode())
-    except (ValueError, x509.InvalidVersion) as error:
+        return {
+            authority.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+            for authority in x509.load_pem_x509_certificates(pem.encode())
+        }
+    except (ValueError, x509.InvalidVersion, UnsupportedAlgorithm) as error:
         raise UntrustedProxy(f"{field} cannot be read: {error}") from error
-    return {
-        authority.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        for authority in loaded
-    }
 
 
 def _headers(data: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Front proxy trust: which contents of the ConfigMap name a proxy."""
 
 import json
+import ssl
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,16 @@ def test_config_map_without_user_headers_names_no_proxy(authority: ClientAuthori
     pem = Path(authority.file).read_text()
     with pytest.raises(UntrustedProxy, match="username-headers"):
         trust_of(config_map(requestheader_client_ca_file=pem, requestheader_username_headers="[]"))
+
+
+def test_ca_with_a_key_of_an_unknown_kind_names_no_proxy(authority: ClientAuthority) -> None:
+    """The error is that of a content, which ends no service."""
+    der = ssl.PEM_cert_to_DER_cert(Path(authority.file).read_text())
+    elliptic, unknown = (bytes.fromhex(f"06072a8648ce3d02{last}") for last in ("01", "7f"))
+    assert elliptic in der
+    pem = ssl.DER_cert_to_PEM_cert(der.replace(elliptic, unknown))
+    with pytest.raises(UntrustedProxy, match="requestheader-client-ca-file cannot be read"):
+        trust_of(config_map(requestheader_client_ca_file=pem))
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"data": 1}'])
