@@ -63,7 +63,7 @@ class AggregatedServer:
             accepting=bounds,
             started=lambda: _log.info("serving_aggregated", address=self._listener.address),
         )
-        await _until_first(
+        await _until_done(
             serving,
             self._proxy.run(),
             self._tls.keep_fresh(_report_certificate),
@@ -71,8 +71,8 @@ class AggregatedServer:
         )
 
 
-async def _until_first(work: Coroutine[Any, Any, None], *beside: Coroutine[Any, Any, None]) -> None:
-    """Run everything until the first one ends. Raises the first error of any."""
+async def _until_done(work: Coroutine[Any, Any, None], *beside: Coroutine[Any, Any, None]) -> None:
+    """Run everything until `work` ends. Raises ExceptionGroup with the first error of any."""
     async with asyncio.TaskGroup() as tasks:
         others = [tasks.create_task(each) for each in beside]
         await tasks.create_task(work)

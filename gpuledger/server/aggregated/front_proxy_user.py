@@ -1,14 +1,10 @@
 """Front proxy user: the user that the API server's proxy names in the headers of a request."""
 
 from collections.abc import Sequence
-from typing import Final
 from urllib.parse import unquote
 
 from gpuledger.server.aggregated.front_proxy_trust import FrontProxyTrust
 from ledger.kube.client.access_review import Subject
-
-HEADERS_BYTES_MAX: Final = 256 * 1024
-"""Most bytes of the headers that name a user with all its groups."""
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -23,8 +19,6 @@ def user_of(headers: RawHeaders, trust: FrontProxyTrust) -> Subject:
     Raises UnclearUser. The headers are those of `FrontProxyTrust`; a key of an extra is
     percent-decoded and in lower case, as the API server reads it.
     """
-    if sum(len(name) + len(value) for name, value in headers) > HEADERS_BYTES_MAX:
-        raise UnclearUser(f"the headers have more than {HEADERS_BYTES_MAX} bytes")
     named = [(name.decode("latin-1").lower(), _text(value)) for name, value in headers]
     return Subject(
         _only(named, trust.user_headers, required=True),
