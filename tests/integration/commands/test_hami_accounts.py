@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 
 from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.client.access_review import KubernetesReviewer
@@ -72,10 +72,7 @@ async def client(server: Server, tmp_path: Path) -> AsyncIterator[ApiClient]:
     app.router.add_get("/apis/apps/v1/deployments", server.list)
     app.router.add_get("/apis/apps/v1/daemonsets", server.list)
     app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", server.review)
-    async with (
-        on_loopback(app, tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as connected,
-    ):
+    async with client_on_loopback(app, tmp_path) as connected:
         yield connected
 
 

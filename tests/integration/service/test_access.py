@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 
 from ledger.kube.client.access_review import KubernetesReviewer, Subject
-from ledger.kube.client.api_client import ApiClient
 
 
 class Reviews:
@@ -50,10 +49,7 @@ async def reviewer(reviews: Reviews, tmp_path: Path) -> AsyncIterator[Kubernetes
     app = web.Application()
     app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", reviews.token)
     app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", reviews.subject)
-    async with (
-        on_loopback(app, tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as client,
-    ):
+    async with client_on_loopback(app, tmp_path) as client:
         yield KubernetesReviewer(client)
 
 

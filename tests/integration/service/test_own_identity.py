@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 
 from ledger.kube.api.cluster_errors import ClusterError
-from ledger.kube.client.api_client import ApiClient
 from ledger.kube.client.own_identity import own_name
 
 ASKED = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -22,10 +21,7 @@ async def named(answer: web.Response, folder: Path) -> str:
 
     app = web.Application()
     app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
-    async with (
-        on_loopback(app, folder) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as client,
-    ):
+    async with client_on_loopback(app, folder) as client:
         return await own_name(client)
 
 

@@ -15,6 +15,7 @@ from aiohttp import web
 from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import ApiNode, Pod, ResourceQuota
+from ledger.kube.client.api_client import ApiClient
 
 Object = dict[str, Any]
 KINDS = {"pods": Pod, "resourcequotas": ResourceQuota, "nodes": ApiNode}
@@ -148,6 +149,16 @@ async def on_loopback(
         yield kubeconfig
     finally:
         await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def client_on_loopback(app: web.Application, directory: Path) -> AsyncIterator[ApiClient]:
+    """Serve an application over HTTP; yield a client of it."""
+    async with (
+        on_loopback(app, directory) as kubeconfig,
+        await ApiClient.connect(kubeconfig) as client,
+    ):
+        yield client
 
 
 def kubeconfig_text(server: str, token: str) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 from support.builders.installation_facts import SITE
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 from support.fakes.canned_apiserver import CannedApiServer
 
 from gpuledger.check.before_install import check_before_install
@@ -26,10 +26,7 @@ def answers() -> CannedApiServer:
 
 @pytest.fixture
 async def client(answers: CannedApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
-    async with (
-        on_loopback(answers.app(), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as connected,
-    ):
+    async with client_on_loopback(answers.app(), tmp_path) as connected:
         yield connected
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 from support.builders.installation_facts import SITE
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 from support.fakes.canned_apiserver import CannedApiServer, failure
 
 from gpuledger.check.install_facts import AgentSet, gather
@@ -24,10 +24,7 @@ def answers() -> CannedApiServer:
 
 @pytest.fixture
 async def client(answers: CannedApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
-    async with (
-        on_loopback(answers.app(), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as connected,
-    ):
+    async with client_on_loopback(answers.app(), tmp_path) as connected:
         yield connected
 
 

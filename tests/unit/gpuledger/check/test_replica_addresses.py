@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 from support.fakes.canned_apiserver import CannedApiServer, failure
 
 from gpuledger.check.api_questions import ApiQuestions
@@ -13,7 +13,6 @@ from gpuledger.check.install_findings import Unasked
 from gpuledger.check.registered_webhooks import CalledService
 from gpuledger.check.replica_addresses import addresses_of
 from gpuledger.check.replica_reports import ReplicaAddress
-from ledger.kube.client.api_client import ApiClient
 
 SERVICE: Final = CalledService("gpu", "east-gpuledger")
 SERVICE_PATH: Final = "/api/v1/namespaces/gpu/services/east-gpuledger"
@@ -40,10 +39,7 @@ def answers() -> CannedApiServer:
 
 @pytest.fixture
 async def questions(answers: CannedApiServer, tmp_path: Path) -> AsyncIterator[ApiQuestions]:
-    async with (
-        on_loopback(answers.app(), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as client,
-    ):
+    async with client_on_loopback(answers.app(), tmp_path) as client:
         yield ApiQuestions(client)
 
 

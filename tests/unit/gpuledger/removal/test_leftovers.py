@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 from support.fakes.canned_apiserver import CannedApiServer, failure
 
 from gpuledger.check.registered_webhooks import RegisteredInstallation
@@ -38,10 +38,7 @@ def answers() -> CannedApiServer:
 
 @pytest.fixture
 async def client(answers: CannedApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
-    async with (
-        on_loopback(answers.app(), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as connected,
-    ):
+    async with client_on_loopback(answers.app(), tmp_path) as connected:
         yield connected
 
 

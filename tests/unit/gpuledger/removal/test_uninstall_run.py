@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 from support.fakes.canned_apiserver import failure
 from support.fakes.stored_apiserver import StoredApiServer
 
@@ -62,10 +62,7 @@ def stored() -> StoredApiServer:
 
 @pytest.fixture
 async def client(stored: StoredApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
-    async with (
-        on_loopback(stored.app(), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as connected,
-    ):
+    async with client_on_loopback(stored.app(), tmp_path) as connected:
         yield connected
 
 

@@ -1,10 +1,8 @@
 """An API server of prepared answers, and a client of it."""
 
 import pytest
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 from support.fakes.canned_apiserver import CannedApiServer
-
-from ledger.kube.client.api_client import ApiClient
 
 
 @pytest.fixture
@@ -14,8 +12,5 @@ def answers() -> CannedApiServer:
 
 @pytest.fixture
 async def client(answers, tmp_path):
-    async with (
-        on_loopback(answers.app(), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as client,
-    ):
+    async with client_on_loopback(answers.app(), tmp_path) as client:
         yield client

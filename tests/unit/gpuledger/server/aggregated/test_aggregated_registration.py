@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 from support.servers.tls_server import ClientAuthority
 
 from gpuledger.server.aggregated.aggregated_registration import PATH, AggregatedRegistration
@@ -76,10 +76,7 @@ def server() -> ApiServer:
 
 @pytest.fixture
 async def client(server: ApiServer, tmp_path: Path) -> AsyncIterator[ApiClient]:
-    async with (
-        on_loopback(server.app(), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as connected,
-    ):
+    async with client_on_loopback(server.app(), tmp_path) as connected:
         yield connected
 
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback
 from support.fakes.canned_apiserver import CannedApiServer, failure
 from support.servers.tls_server import ClientAuthority
 
 from gpuledger.server.aggregated.front_proxy import FrontProxy
 from gpuledger.server.aggregated.front_proxy_trust import CONFIG_MAP, UntrustedProxy
-from ledger.kube.client.api_client import ApiClient
 from ledger.runtime.tls import certificate_reload
 from ledger.runtime.tls.certificate_reload import Tls
 
@@ -29,10 +28,7 @@ def tls(tmp_path: Path) -> Tls:
 
 @pytest.fixture
 async def proxy(answers: CannedApiServer, tls: Tls, tmp_path: Path) -> AsyncIterator[FrontProxy]:
-    async with (
-        on_loopback(answers.app(), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as client,
-    ):
+    async with client_on_loopback(answers.app(), tmp_path) as client:
         yield FrontProxy(client, tls, file=tmp_path / "aggregated" / "ca.crt")
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from aiohttp import web
-from support.fakes.apiserver import on_loopback
+from support.fakes.apiserver import client_on_loopback, on_loopback
 
 from ledger.kube.client import api_client as clients
 from ledger.kube.client.api_client import ApiClient
@@ -41,10 +41,7 @@ async def test_an_answer_shows_how_far_this_clock_is_ahead(answers, tmp_path):
         return web.json_response({}, headers={"Date": dates.pop(0)})
 
     answers.by_path["/dated"] = dated
-    async with (
-        on_loopback(answers.app(), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as client,
-    ):
+    async with client_on_loopback(answers.app(), tmp_path) as client:
         assert client.clock_ahead == 0.0
         await client.get("/dated")
         ahead = client.clock_ahead

@@ -6,14 +6,13 @@ import pytest
 from support.fakes.apiserver import (
     FakeApiServer,
     FakeCluster,
+    client_on_loopback,
     http_api,
-    on_loopback,
     pod_body,
     quota_body,
 )
 
 from ledger.kube.api.cluster_ports import Changed, Listed, WatchedCluster
-from ledger.kube.client.api_client import ApiClient
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
 
@@ -27,10 +26,7 @@ async def cluster(request, server, tmp_path):
     if request.param == "model":
         yield FakeCluster(server)
         return
-    async with (
-        on_loopback(http_api(server), tmp_path) as kubeconfig,
-        await ApiClient.connect(kubeconfig) as client,
-    ):
+    async with client_on_loopback(http_api(server), tmp_path) as client:
         yield KubernetesCluster(client)
 
 
