@@ -7,6 +7,7 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 from starlette.applications import Starlette
+from support.harness.waiting import until
 
 from gpuledger.server.endpoints import explain_endpoint
 from gpuledger.server.endpoints.explain_endpoint import BUSY, ExplainEndpoint
@@ -48,8 +49,7 @@ def client(seconds: float) -> httpx2.AsyncClient:
 async def test_one_manifest_is_explained_at_a_time(decisions: Decisions) -> None:
     async with client(5) as asking:
         asked = [asyncio.create_task(asking.post("/v1/explain", content=b"{}")) for _ in range(4)]
-        while not decisions.running:  # noqa: ASYNC110 - the endpoint sends no signal
-            await asyncio.sleep(0.001)
+        await until(lambda: decisions.running > 0)
         await asyncio.sleep(0.05)
         decisions.free.set()
         assert [answer.status_code for answer in await asyncio.gather(*asked)] == [200] * 4
@@ -59,8 +59,7 @@ async def test_one_manifest_is_explained_at_a_time(decisions: Decisions) -> None
 async def test_a_manifest_whose_turn_does_not_come_is_refused(decisions: Decisions) -> None:
     async with client(0.2) as asking:
         first = asyncio.create_task(asking.post("/v1/explain", content=b"{}"))
-        while not decisions.running:  # noqa: ASYNC110 - the endpoint sends no signal
-            await asyncio.sleep(0.001)
+        await until(lambda: decisions.running > 0)
         second = await asking.post("/v1/explain", content=b"{}")
         decisions.free.set()
         assert (await first).status_code == 200

@@ -262,13 +262,15 @@ async def test_a_manifest_beyond_the_bound_is_refused(app: Any) -> None:
     assert answer.status_code == 413
 
 
-async def test_fits_beyond_the_bound_of_a_namespace_are_refused_at_once(
-    app: Any, follower: Follower
+@pytest.mark.parametrize(("of_one", "most"), [(2, 9), (9, 2)])
+async def test_fits_beyond_the_bounds_are_refused_at_once(
+    app: Any, follower: Follower, monkeypatch: pytest.MonkeyPatch, of_one: int, most: int
 ) -> None:
+    """The bound is that of one namespace, or that of all together."""
+    monkeypatch.setattr(live_fit, "FITS_OF_ONE_MAX", of_one)
+    monkeypatch.setattr(live_fit, "FITS_MAX", most)
     follower.gate.clear()
-    waiting = [
-        asyncio.create_task(ask(app, pod(5_000))) for _ in range(live_fit.FITS_OF_ONE_MAX + 1)
-    ]
+    waiting = [asyncio.create_task(ask(app, pod(5_000))) for _ in range(3)]
     done, pending = await asyncio.wait(waiting, timeout=5.0, return_when=asyncio.FIRST_COMPLETED)
     (refused,) = done
     assert refused.result().status_code == 503

@@ -1,15 +1,23 @@
-"""Starting the follower again, when it ends."""
+"""Starting the follower again, when it ends, and its answers."""
 
 import asyncio
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
+from support.harness.waiting import until
 
 from gpuledger.server.follower import follower_supervisor
 from gpuledger.server.follower.follower_process import FollowerInstructions
-from gpuledger.server.follower.follower_supervisor import FollowerSupervisor
+from gpuledger.server.follower.follower_supervisor import FollowerSupervisor, FollowerUnavailable
 from gpuledger.wiring import log_from_settings
 from ledger.runtime.settings.settings import Settings
+
+
+def supervisor() -> FollowerSupervisor:
+    servers = log_from_settings.LogServers((), "", "", ())
+    return FollowerSupervisor(FollowerInstructions(Settings(), servers), lambda _: None)
 
 
 async def test_follower_restarts_after_the_short_pause_when_it_ran_steadily(
@@ -17,10 +25,7 @@ async def test_follower_restarts_after_the_short_pause_when_it_ran_steadily(
 ) -> None:
     monkeypatch.setattr(follower_supervisor, "AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(follower_supervisor, "STEADY_SECONDS", 0.05)
-    follower = FollowerSupervisor(
-        FollowerInstructions(Settings(), log_from_settings.LogServers((), "", "", ())),
-        lambda _: None,
-    )
+    follower = supervisor()
     lives = [0.0, 0.0, 0.0, 0.2, 0.0]
 
     async def run_once() -> bool:
@@ -32,3 +37,26 @@ async def test_follower_restarts_after_the_short_pause_when_it_ran_steadily(
         await asyncio.wait_for(follower.run(), 10)
     assert [event["again_in_seconds"] for event in logged] == [0.001, 0.002, 0.004, 0.001]
     assert follower.restarts == 4
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_question_ends_with_the_follower_or_its_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: bool
+) -> None:
+    """The process has a line of instructions and one question; then it answers, or ends."""
+    script, answer = tmp_path / "follower", '{"answer": {"number": 1, "position": 7, "pods": []}}'
+    last = f"echo '{answer}'; cat" if answers else "exit 1"
+    script.write_text(f"#!/bin/sh\nread instructions; read question; {last}\n")
+    script.chmod(0o700)
+    monkeypatch.setattr(follower_supervisor, "sys", SimpleNamespace(executable=str(script)))
+    follower = supervisor()
+    running = asyncio.create_task(follower._run_once())
+    await until(lambda: follower._process is not None)
+    asked = follower.ask([], within="", nodes_max=1, position=0, seconds=5.0)
+    if answers:
+        assert (await asked).position == 7
+        running.cancel()
+    else:
+        with pytest.raises(FollowerUnavailable, match="the follower has ended"):
+            await asked
+    await asyncio.gather(running, return_exceptions=True)
