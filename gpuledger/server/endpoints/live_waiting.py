@@ -47,13 +47,13 @@ class LiveWaiting:
                 "no replica that settles the cluster has answered; it may be listing pods after a"
                 " start. Try again in some seconds"
             ) from error
-        except (Unreachable, msgspec.MsgspecError) as error:
+        except (Unreachable, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise WaitingUnknown(f"the active replica cannot be asked: {error}") from error
 
 
 def _answered(answer: Answer, question: bytes) -> bytes | None:
     try:
         page = answer(msgspec.json.decode(question, type=WaitingQuestion))
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return msgspec.json.encode(page) if page is not None else None

@@ -6,6 +6,7 @@ from starlette.applications import Starlette
 
 from gpuledger.server.endpoints.live_waiting import Answer, LiveWaiting
 from gpuledger.server.endpoints.waiting_endpoint import WaitingEndpoint
+from ledger.log.log_port import Unreachable
 from ledger.log.peers.active_replica_questions import ActiveReplicaQuestions
 from ledger.runtime.http.token_reviews import TokenGuard
 from ledger.runtime.http.v1_access import AccessRequired
@@ -78,3 +79,12 @@ async def test_without_a_cluster_the_answer_is_honest() -> None:
 async def test_before_the_log_is_open_the_answer_is_503() -> None:
     refused = await ask(by=lambda _: None)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+
+
+@pytest.mark.parametrize("question", [b"{", b'{"namespace": "\xff", "limit": 1}', b"[]"])
+async def test_an_unreadable_question_is_not_answered(question: bytes) -> None:
+    questions = ActiveReplicaQuestions("east")
+    LiveWaiting(questions, answer)
+    assert await questions.ask(b'{"namespace": "red", "limit": 1}')
+    with pytest.raises(Unreachable, match="not open"):  # as if no answer was there
+        await questions.ask(question)
