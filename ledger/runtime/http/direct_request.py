@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from ledger.runtime.http.direct_endpoints import DirectEndpoint
 from ledger.runtime.http.json_endpoint import BegunRequest, JsonEndpoint, Reply
-from ledger.runtime.http.loopback_access import names_loopback
+from ledger.runtime.http.loopback_access import FORWARDED, names_loopback
 
 Header = tuple[bytes, bytes]
 
@@ -20,6 +20,8 @@ INTERNAL_ERROR: Final = Reply(500, b"Internal Server Error")
 
 _ELSEWHERE: Final = frozenset((b"expect", b"upgrade", b"transfer-encoding", b"content-encoding"))
 """Headers of requests that the application serves."""
+
+_FORWARDED: Final = frozenset(name.encode() for name in FORWARDED)
 
 _LENGTH_DIGITS_MAX: Final = 19
 
@@ -43,8 +45,10 @@ def plain_length(headers: Sequence[Header], usable: DirectEndpoint) -> int:
 
 
 def _names_loopback(headers: Sequence[Header]) -> bool:
-    """Return whether the only Host header addresses this machine as loopback."""
+    """Return whether the only Host header addresses this machine as loopback, without a proxy."""
     hosts = [value for name, value in headers if name == b"host"]
+    if not _FORWARDED.isdisjoint(name for name, _ in headers):
+        return False
     return len(hosts) == 1 and names_loopback(hosts[0].decode("latin-1"))
 
 

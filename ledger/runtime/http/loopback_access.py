@@ -29,7 +29,8 @@ FORWARDED: Final = (
 class ConnectionAccess(Enum):
     """The access of a connection's client to a path.
 
-    `BY_LOOPBACK_HOST`: a request is accepted if its Host header addresses this machine as loopback.
+    `BY_LOOPBACK_HOST`: a request is accepted if its Host header addresses this machine as loopback,
+    and no proxy forwards it.
     """
 
     REFUSED = "refused"

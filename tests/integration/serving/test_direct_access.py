@@ -10,7 +10,7 @@ from support.servers.both_ways import PATH, WAYS, Handler, client_of, post, serv
 from support.servers.tls_server import ClientAuthority, visitor
 
 from ledger.runtime.http.client_certificate_access import ClientCertificateRequired
-from ledger.runtime.http.loopback_access import LoopbackRequired
+from ledger.runtime.http.loopback_access import FORWARDED, LoopbackRequired
 from ledger.runtime.tls import certificate_reload, server_certificate
 
 Find = Callable[[], server_certificate.CertificateFiles]
@@ -87,6 +87,18 @@ async def test_second_host_header_gives_no_access(way: str) -> None:
         client.send(post(b"x", b"host: localhost").replace(b"localhost", b"rebound.example", 1))
         assert (await client.answer())[0] == 403
     assert handler.answered == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_request_that_a_local_proxy_forwards_gets_no_access(way: str) -> None:
+    handler = Handler()
+    async with serving_way(way, handler, LOCAL) as (address, _), client_of(address) as client:
+        for header in FORWARDED:
+            client.send(post(b"x", f"{header.title()}: for=192.0.2.1".encode()))
+            assert (await client.answer())[0] == 403, header
+        client.send(post(b"y"))
+        assert (await client.answer())[0] == 200
+    assert handler.answered == [b"y"]
 
 
 @pytest.mark.parametrize("peer", ["192.0.2.1", ""])
