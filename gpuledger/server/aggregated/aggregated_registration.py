@@ -48,7 +48,7 @@ class _ApiService(msgspec.Struct):
 
 
 class AggregatedRegistration:
-    """The CA in the APIService, as one replica keeps it. `warning` is why that failed last."""
+    """The CA in the APIService, as one replica keeps it."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class AggregatedRegistration:
         """The active replica drops the CAs that no replica claims. `clock` returns seconds."""
         self._client, self._is_active = client, is_active
         self._claims = AuthorityClaims(clock)
-        self.warning = ""
+        self._problem = ""
 
     async def run(self, authority: Callable[[], bytes]) -> None:
         """Compare and repair until cancelled.
@@ -71,13 +71,13 @@ class AggregatedRegistration:
         while True:
             try:
                 await self.repair(authority())
-                self.warning = ""
+                self._problem = ""
             except VersionConflict:
                 pass  # another replica wrote; the next comparison follows its version
             except (ClusterError, CertificateError) as error:
-                if str(error) != self.warning:
+                if str(error) != self._problem:
                     _log.warning("api_service_not_compared", reason=str(error))
-                self.warning = str(error)
+                self._problem = str(error)
             await asyncio.sleep(REPAIR_SECONDS)
 
     async def repair(self, authority: bytes) -> bool:

@@ -1,5 +1,6 @@
 """Aggregated registration: the CA in the APIService, of one replica and of several."""
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,12 +8,16 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 from support.fakes.apiserver import client_on_loopback
+from support.harness.waiting import until
 from support.servers.tls_server import ClientAuthority
 
+from gpuledger.server.aggregated import aggregated_registration
 from gpuledger.server.aggregated.aggregated_registration import PATH, AggregatedRegistration
 from ledger.kube.api.cluster_errors import VersionConflict
 from ledger.kube.client.api_client import ApiClient
+from ledger.runtime.tls.certificate_authority import CertificateError
 from webhook.configurations.trusted_authorities import KEPT_SECONDS
 
 
@@ -23,6 +28,7 @@ class ApiServer:
         self.stored: dict[str, Any] | None = None
         self.patches: list[dict[str, Any]] = []
         self.is_raced = False
+        self.conflicts = 0
 
     def store(self, *authorities: bytes) -> None:
         bundle = base64.b64encode(b"".join(authorities)).decode()
@@ -45,6 +51,7 @@ class ApiServer:
         assert self.stored is not None
         version = self.stored["metadata"]["resourceVersion"]
         if self.is_raced or patch["metadata"]["resourceVersion"] != version:
+            self.conflicts += 1
             return web.json_response({"kind": "Status", "reason": "Conflict"}, status=409)
         self.patches.append(patch)
         notes = self.stored["metadata"]["annotations"]
@@ -140,3 +147,27 @@ async def test_passive_replica_removes_no_ca(
     clock.now += KEPT_SECONDS + 1
     await passive.repair(new)
     assert server.bundle() == {old, new}
+
+
+async def test_failures_are_reported_once_and_end_nothing(
+    server: ApiServer, client: ApiClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aggregated_registration, "REPAIR_SECONDS", 0.001)
+    own, failures = authority(tmp_path, "own"), ["lost", "lost"]
+    server.store()
+    server.is_raced = True
+
+    def read() -> bytes:
+        if failures:
+            raise CertificateError(failures.pop())
+        return own
+
+    with capture_logs() as logged:
+        running = asyncio.create_task(AggregatedRegistration(client, lambda: True).run(read))
+        await until(lambda: server.conflicts >= 2, seconds=5.0)
+        server.is_raced = False
+        await until(lambda: bool(server.patches), seconds=5.0)
+        running.cancel()
+    assert server.bundle() == {own}
+    reported = [entry["reason"] for entry in logged if entry["log_level"] == "warning"]
+    assert reported == ["lost"]
