@@ -9,8 +9,10 @@ from support.fakes.apiserver import pod_body, quota_body
 from support.harness.settlement import World, full_world, settling
 
 from ledger.kube.api.pod_gates import GATE
+from ledger.kube.watch.informers import NOT_LISTED
 from webhook.gates import waiting_report
 from webhook.gates.waiting_report import WaitingPage, WaitingQuestion, WaitingRow
+from webhook.settlement.pod_reconciler import PODS
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 LIMIT = 500
@@ -107,6 +109,17 @@ async def test_a_page_ends_at_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None
 async def test_a_passive_replica_has_no_report() -> None:
     async with full_world() as world:
         assert world.settlement.waiting_page(WaitingQuestion("", LIMIT)) is None
+
+
+async def test_a_replica_that_has_not_listed_the_pods_has_no_report() -> None:
+    async with full_world() as world, settling(world):
+        await three_waiting(world)
+        active = world.settlement._active
+        assert active is not None
+        active.informers.waiting[PODS] = NOT_LISTED
+        assert world.settlement.waiting_page(WaitingQuestion("", LIMIT)) is None
+        del active.informers.waiting[PODS]
+        assert len(page(world).rows) == 4
 
 
 @pytest.mark.parametrize("after", ["x", "red/abc/pods/p", "red/99999999999999999999/k", "/"])
