@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[4]
-TABLES = {ROOT / "ledger/runtime/settings/settings.py", ROOT / "ledger/runtime/metrics.py"}
+TABLES = {ROOT / "ledger/runtime/settings/settings.py", ROOT / "ledger/runtime/metric_table.py"}
 
 
 @pytest.fixture(scope="session")
