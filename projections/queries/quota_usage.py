@@ -34,6 +34,13 @@ class Usage(msgspec.Struct, frozen=True):
     free: int
     incomplete: bool = False
 
+    @property
+    def account(self) -> str:
+        """The account of the quota."""
+        if not self.namespace:
+            return accounts.universe(self.quota)
+        return accounts.quota(self.cluster, self.namespace, self.quota)
+
 
 async def usage(
     view: ProjectionView,

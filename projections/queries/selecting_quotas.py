@@ -32,6 +32,9 @@ SELECTED: Final = "selected namespaces"
 EVERYTHING: Final = AccountSelection(None, ())
 """The selection of an account without a row."""
 
+Counted = tuple[str, Selection, bool]
+"""A resource, the objects of which it counts, and whether of envelopes only the requested part."""
+
 
 async def selections(view: ProjectionView, position: int) -> dict[str, AccountSelection]:
     """Return the selections at a position, by account; accounts without one are left out."""
@@ -42,6 +45,12 @@ async def selections(view: ProjectionView, position: int) -> dict[str, AccountSe
             )
             async for account, reach, selects, asked_only in rows
         }
+
+
+def counted(selected: dict[str, AccountSelection], line: Usage) -> Counted:
+    """Return the resource and objects that a line counts; `selected` is that of `selections`."""
+    selection = selected.get(line.account, EVERYTHING)
+    return accounts.resource_of(line.resource), selection.selects, selection.asked_only
 
 
 class QuotaLimit(msgspec.Struct, frozen=True):
@@ -77,14 +86,8 @@ async def quota_limits(
     """
     rows, more = await usage(view, position, scope, limit=limit, quota=quota, after=after)
     selected = await selections(view, position) if rows else {}
-    limits = [_quota_limit(row, selected.get(_account(row), EVERYTHING), names) for row in rows]
+    limits = [_quota_limit(row, selected.get(row.account, EVERYTHING), names) for row in rows]
     return limits, more
-
-
-def _account(row: Usage) -> str:
-    if not row.namespace:
-        return accounts.universe(row.quota)
-    return accounts.quota(row.cluster, row.namespace, row.quota)
 
 
 def _quota_limit(row: Usage, selected: AccountSelection, names: bool) -> QuotaLimit:

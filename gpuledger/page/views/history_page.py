@@ -14,7 +14,6 @@ from gpuledger.page.contents.step_chart import StepChart, step_chart
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.quantity_texts import second_text
-from gpuledger.page.views.namespace_page import account_of
 from ledger.core.model.display_names import display
 from projections.api import query_parameters
 from projections.queries.event_history import HistoryEvent
@@ -154,7 +153,7 @@ async def _choices(request: PageRequest) -> QuotaHistory:
         limit=QUOTAS_MAX,
         after=request.text("after"),
     )
-    links = {account_of(line): line for line in lines}
+    links = {line.account: line for line in lines}
     return QuotaHistory(
         choices=[
             QuotaLink(

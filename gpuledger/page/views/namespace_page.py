@@ -13,7 +13,6 @@ from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.quantity_texts import second_text
 from gpuledger.page.quota_bars import QuotaBar, quota_bar
-from ledger.core.model import accounts
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
 from projections.queries.denial_history import denials
@@ -143,7 +142,7 @@ async def _covering(
         own = None if line.namespace else parts.get((line.quota, line.resource))
         history = request.href(
             "/page/history",
-            account=account_of(line),
+            account=line.account,
             namespace=place.name,
             cluster=place.cluster,
         )
@@ -160,19 +159,12 @@ async def _covering(
     return rows
 
 
-def account_of(line: Usage) -> str:
-    """Return the account of a line."""
-    if not line.namespace:
-        return accounts.universe(line.quota)
-    return accounts.quota(line.cluster, line.namespace, line.quota)
-
-
 async def _counting(request: PageRequest, lines: list[Usage]) -> tuple[list[Usage], list[str]]:
     """Return the lines that count every pod, and the names of the quotas that do not."""
     selected = await selections(request.view, request.position)
     partial = {name for name, selection in selected.items() if selection.selects}
-    counting = [line for line in lines if account_of(line) not in partial]
-    uncounted = sorted({line.quota for line in lines if account_of(line) in partial})
+    counting = [line for line in lines if line.account not in partial]
+    uncounted = sorted({line.quota for line in lines if line.account in partial})
     return counting, uncounted
 
 

@@ -14,7 +14,6 @@ from gpuledger.page.page_source import WAITING_MAX, LogHealth
 from gpuledger.page.quantity_texts import second_text
 from gpuledger.page.quota_bars import QuotaBar, quota_bar
 from gpuledger.page.views.cluster_bars import ClusterRow, cluster_rows
-from ledger.core.model import accounts
 from ledger.kube.client.access_review import SERVICE_ACCOUNTS
 from projections.queries.query_scope import EVERYTHING, QueryScope
 from projections.queries.quota_usage import Usage, usage
@@ -145,8 +144,7 @@ def _table(lines: list[Usage], number: int, *, is_complete: bool) -> QuotaTable:
     ordered = sorted(lines, key=_pressure, reverse=True)
     first = (number - 1) * ROWS_MAX
     rows = [
-        QuotaRow(line, account_of(line), quota_bar(line))
-        for line in ordered[first : first + ROWS_MAX]
+        QuotaRow(line, line.account, quota_bar(line)) for line in ordered[first : first + ROWS_MAX]
     ]
     return QuotaTable(
         rows=rows,
@@ -157,13 +155,6 @@ def _table(lines: list[Usage], number: int, *, is_complete: bool) -> QuotaTable:
         is_complete=is_complete,
         has_clusters=len({line.cluster for line in lines if line.cluster}) > 1,
     )
-
-
-def account_of(line: Usage) -> str:
-    """Return the account of a line."""
-    if line.namespace:
-        return accounts.quota(line.cluster, line.namespace, line.quota)
-    return accounts.universe(line.quota)
 
 
 def _pressure(line: Usage) -> tuple[float, int]:

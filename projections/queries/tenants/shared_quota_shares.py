@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.model import accounts
 from projections.queries.query_scope import NumberedNamespace, QueryScope
 from projections.queries.quota_usage import Usage
-from projections.queries.selecting_quotas import EVERYTHING, AccountSelection, selections
+from projections.queries.selecting_quotas import counted, selections
 from projections.queries.universe_shares import UsageBreakdown, shares
 from projections.store.interval_index import forks_around
 from projections.store.readers import ProjectionView
@@ -36,14 +35,10 @@ async def shared_quota_shares(
     if not shared:
         return {}
     selected = await selections(view, position)
-    own = {
-        (accounts.resource_of(line.resource), *_counted(selected, line)): line.used
-        for line in lines
-        if line.namespace
-    }
+    own = {counted(selected, line): line.used for line in lines if line.namespace}
     parts: SharesByLine = {}
     for line in shared:
-        used = own.get((accounts.resource_of(line.resource), *_counted(selected, line)))
+        used = own.get(counted(selected, line))
         if used is not None:
             parts[line.quota, line.resource] = used
     if len(parts) == len(shared) or await _exceeds(view, position, namespace):
@@ -54,17 +49,6 @@ async def shared_quota_shares(
     return {
         (line.quota, line.resource): added.get((line.quota, line.resource), 0) for line in shared
     }
-
-
-def _counted(selected: dict[str, AccountSelection], line: Usage) -> tuple[object, bool]:
-    """Return the objects that a line counts in its namespaces."""
-    account = (
-        accounts.quota(line.cluster, line.namespace, line.quota)
-        if line.namespace
-        else accounts.universe(line.quota)
-    )
-    selection = selected.get(account, EVERYTHING)
-    return selection.selects, selection.asked_only
 
 
 async def _exceeds(view: ProjectionView, position: int, namespace: NumberedNamespace) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from ledger.core.model import accounts
 from projections.queries.quota_usage import Usage
-from projections.queries.selecting_quotas import EVERYTHING, AccountSelection, selections
+from projections.queries.selecting_quotas import Counted, counted, selections
 from projections.store.readers import ProjectionView
 
 NAMESPACES_MAX: Final = 100_000
@@ -22,7 +22,6 @@ CHARGES_MAX: Final = 2_000
 """Most charges that are added up for a page; that takes 40 ms."""
 
 _Space = tuple[str, str]
-_Counted = tuple[str, object, bool]
 _Sums = tuple[int, int]
 
 
@@ -51,15 +50,12 @@ async def cluster_parts(
         return []
     selected = await selections(view, position)
     covered = await _covered(view, position)
-    own: dict[tuple[_Space, _Counted], _Sums] = {
-        ((line.cluster, line.namespace), _counted(selected, line)): (line.used, line.reserved)
+    own: dict[tuple[_Space, Counted], _Sums] = {
+        ((line.cluster, line.namespace), counted(selected, line)): (line.used, line.reserved)
         for line in lines
         if line.namespace
     }
-    return [
-        _parts(line, covered[accounts.universe(line.quota)], _counted(selected, line), own)
-        for line in shared
-    ]
+    return [_parts(line, covered[line.account], counted(selected, line), own) for line in shared]
 
 
 async def few_charges(view: ProjectionView) -> bool:
@@ -73,15 +69,15 @@ async def few_charges(view: ProjectionView) -> bool:
 def _parts(
     line: Usage,
     spaces: list[_Space],
-    counted: _Counted,
-    own: dict[tuple[_Space, _Counted], _Sums],
+    wanted: Counted,
+    own: dict[tuple[_Space, Counted], _Sums],
 ) -> ClusterParts:
     clusters = sorted({cluster for cluster, _ in spaces})
     if len(clusters) == 1:
         return ClusterParts(line, clusters, [ClusterPart(clusters[0], line.used, line.reserved)])
     sums = dict.fromkeys(clusters, (0, 0))
     for space in spaces:
-        used, reserved = own.get((space, counted), (0, 0))
+        used, reserved = own.get((space, wanted), (0, 0))
         before = sums[space[0]]
         sums[space[0]] = before[0] + used, before[1] + reserved
     whole = sum(used for used, _ in sums.values()), sum(held for _, held in sums.values())
@@ -89,17 +85,6 @@ def _parts(
         return ClusterParts(line, clusters, None)
     parts = [ClusterPart(cluster, *amounts) for cluster, amounts in sums.items()]
     return ClusterParts(line, clusters, parts)
-
-
-def _counted(selected: dict[str, AccountSelection], line: Usage) -> _Counted:
-    """Return the resource that a line counts, and the objects of which it counts it."""
-    account = (
-        accounts.quota(line.cluster, line.namespace, line.quota)
-        if line.namespace
-        else accounts.universe(line.quota)
-    )
-    selection = selected.get(account, EVERYTHING)
-    return accounts.resource_of(line.resource), selection.selects, selection.asked_only
 
 
 async def _covered(view: ProjectionView, position: int) -> dict[str, list[_Space]]:
