@@ -5,8 +5,9 @@ together from charge rows, which are open holds and committed objects.
 """
 
 import sqlite3
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -97,15 +98,21 @@ async def charge_rows(
     interned = InternedBodies(view)
     async with view.connection.execute(statement, values) as cursor:
         while rows := list(await cursor.fetchmany(_ROWS_AT_ONCE)):
-            await interned.read(number for row in rows for number in row[FIRST_INTERNED:])
-            for row in rows:
-                yield charge_row(namespace, interned, row)
+            for row in await read_rows(namespace, interned, rows):
+                yield row
 
 
-def charge_row(
+async def read_rows(
+    namespace: NumberedNamespace, interned: InternedBodies, rows: Sequence[sqlite3.Row]
+) -> Iterator[ChargeRow]:
+    """Return the parts of fetched rows of `COLUMNS`, to be used before the next read of values."""
+    await interned.read(number for row in rows for number in row[_FIRST_INTERNED:])
+    return (_charge_row(namespace, interned, row) for row in rows)
+
+
+def _charge_row(
     namespace: NumberedNamespace, interned: InternedBodies, row: sqlite3.Row
 ) -> ChargeRow:
-    """Return the part of a row of `COLUMNS` whose interned values were read."""
     key, uid, base, since, demand, admitted, traits, root, owner, actor = row
     texts, packed = interned.texts, interned.packed
     return ChargeRow(
@@ -212,7 +219,7 @@ async def key_charges(
     stream = charge_rows(view, position, namespace, after=after)
     async with aclosing(by_key(stream)) as keys:
         async for rows in keys:
-            yield key_charge(rows)
+            yield _key_charge(rows)
 
 
 async def units(
@@ -252,7 +259,12 @@ async def by_key(stream: AsyncGenerator[ChargeRow, None]) -> AsyncGenerator[list
         yield waiting
 
 
-def key_charge(rows: list[ChargeRow]) -> KeyCharge:
+def charges_of(rows: Iterable[ChargeRow]) -> list[KeyCharge]:
+    """Return the charges of keys from all their parts, which are by key, base and uid."""
+    return [_key_charge(list(parts)) for _, parts in groupby(rows, key=lambda row: row.key)]
+
+
+def _key_charge(rows: list[ChargeRow]) -> KeyCharge:
     """Put all parts of a key together, as `ledger.core.evolve.envelope_charges.entry_of` does."""
     first = rows[0]
     charge, root, traits, asked = first.demand, first.root, first.traits, first.admitted
@@ -288,7 +300,7 @@ COLUMNS: Final = """
 _INTERNED: Final = """
     SELECT number, body FROM interned WHERE number IN (SELECT value FROM json_each(?))
 """
-FIRST_INTERNED: Final = 4
+_FIRST_INTERNED: Final = 4
 """The first of the columns that are numbers of interned values."""
 
 _STILL_OPEN: Final = f"""

@@ -3,7 +3,6 @@
 A page examines a bounded number of open rows however many keys the namespace has.
 """
 
-from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -11,12 +10,10 @@ import msgspec
 from ledger.core.evolve.envelope_charges import PODS
 from projections.queries.charged_units import (
     COLUMNS,
-    FIRST_INTERNED,
-    ChargeRow,
     InternedBodies,
     KeyCharge,
-    charge_row,
-    key_charge,
+    charges_of,
+    read_rows,
 )
 from projections.queries.query_scope import NumberedNamespace
 from projections.store.interval_index import forks_around
@@ -114,14 +111,7 @@ async def charges_numbered(
     """Return the charges of keys from the numbers of all their rows, separated by commas."""
     async with view.connection.execute(_NUMBERED, (f"[{numbers}]",)) as cursor:
         fetched = list(await cursor.fetchall())
-    interned = InternedBodies(view)
-    await interned.read(number for row in fetched for number in row[FIRST_INTERNED:])
-    rows = [charge_row(namespace, interned, row) for row in fetched]
-    return [key_charge(list(parts)) for _, parts in groupby(rows, key=_key)]
-
-
-def _key(row: ChargeRow) -> str:
-    return row.key
+    return charges_of(await read_rows(namespace, InternedBodies(view), fetched))
 
 
 async def _last_scanned(view: ProjectionView, selection: KeySelection, values: Values) -> str:

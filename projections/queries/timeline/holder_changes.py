@@ -3,7 +3,6 @@
 Only rows that opened or closed in between are read, and the other rows of their keys.
 """
 
-from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -11,12 +10,11 @@ import msgspec
 from ledger.core.model.amounts import Amounts
 from projections.queries.charged_units import (
     COLUMNS,
-    FIRST_INTERNED,
     ChargeRow,
     InternedBodies,
     KeyCharge,
-    charge_row,
-    key_charge,
+    charges_of,
+    read_rows,
 )
 from projections.queries.query_scope import NumberedNamespace
 from projections.queries.tenants.charge_pages import Values, last_number
@@ -86,16 +84,12 @@ async def _rows(
 ) -> list[ChargeRow]:
     async with view.connection.execute(statement, values) as cursor:
         fetched = list(await cursor.fetchall())
-    interned = InternedBodies(view)
-    await interned.read(number for row in fetched for number in row[FIRST_INTERNED:])
-    return [charge_row(namespace, interned, row) for row in fetched]
+    return list(await read_rows(namespace, InternedBodies(view), fetched))
 
 
 def _charges(rows: list[ChargeRow]) -> dict[str, KeyCharge]:
     in_order = sorted(rows, key=lambda row: (row.key, row.base, row.uid))
-    return {
-        key: key_charge(list(parts)) for key, parts in groupby(in_order, key=lambda row: row.key)
-    }
+    return {held.key: held for held in charges_of(in_order)}
 
 
 def _changes(
