@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 from ledger.core.model.cards import WHOLE
 from ledger.kube.quotas.line_measures import QuotaMeasure
+from ledger.kube.requests.quantities import MEBIBYTE
 from ledger.runtime.metric_table import Metric, MetricKind
 
 LINE_LABELS: Final = ("cluster", "namespace", "quota", "resource")
 CARD_LABELS: Final = ("cluster", "node", "card")
-MEBIBYTE: Final = 1 << 20
 
 _UNITS: Final = {
     QuotaMeasure.MEMORY: ("memory", "_bytes", "memory, bytes"),

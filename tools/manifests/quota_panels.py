@@ -6,6 +6,7 @@ list them for a moment, so `max by` leaves the instance out.
 
 from typing import Final
 
+from projections.api.usage_families import LINE_FAMILIES
 from tools.manifests.dashboard_panels import BAD_FROM_1, PRESSURE, Panel, row, stat
 
 _LINES: Final = '{cluster=~"$cluster",namespace=~"$namespace"}'
@@ -14,13 +15,10 @@ _CARDS: Final = '{cluster=~"$cluster"}'
 _BY_CARD: Final = "max by (cluster, node, card)"
 _LINE_LEGEND: Final = "{{cluster}}/{{namespace}}/{{quota}} {{resource}}"
 
-_MEASURES: Final = (
-    ("memory", "_bytes"),
-    ("cards", ""),
-    ("cores", "_ratio"),
-    ("cpu", "_cores"),
-    ("units", ""),
-)
+
+def _families(field: str) -> list[str]:
+    """Return the metrics of one value of quotas, for every measure."""
+    return [family.metric.full_name for family in LINE_FAMILIES if family.field == field]
 
 
 def _of_lines(name: str) -> str:
@@ -34,9 +32,8 @@ def _of_cards(name: str) -> str:
 _USED_PART: Final = (
     f"{_BY_LINE} ("
     + " or ".join(
-        f"gpuledger_quota_{name}_used{unit}{_LINES}"
-        f" / (gpuledger_quota_{name}_limit{unit}{_LINES} > 0)"
-        for name, unit in _MEASURES
+        f"{used}{_LINES} / ({limit}{_LINES} > 0)"
+        for used, limit in zip(_families("used"), _families("limit"), strict=True)
     )
     + ")"
 )

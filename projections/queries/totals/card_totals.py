@@ -8,12 +8,12 @@ import msgspec
 
 from projections.queries.card_usage import CardUsage, cards
 from projections.store.readers import ProjectionView
+from projections.tables.card_table import ANNOUNCED
 
 CARDS_MAX: Final = 5_000
 """Most cards that are counted, by name."""
 
 _CARDS_AT_ONCE: Final = 500
-ANNOUNCED: Final = "announced"
 
 
 class CardTotals(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from prometheus_client.core import Metric as Family
 
 from gpuledger.node import agent_app
 from ledger.runtime.metric_table import METRICS, MetricKind
-from projections.api.usage_families import USAGE_METRICS
+from projections.api.usage_families import LINE_FAMILIES, USAGE_METRICS
 from tools.manifests import prometheus_lint
 from tools.manifests.helm_chart import render
 from tools.manifests.prometheus_lint import DASHBOARDS, expressions
@@ -22,6 +22,7 @@ ROOT: Final = Path(__file__).parents[3]
 FILES: Final = sorted((ROOT / DASHBOARDS).glob("*.json"))
 RUNBOOKS: Final = "https://docs.example/operating.md"
 
+FULLEST: Final = "quotas.json: Fullest quota"
 TARGET: Final = frozenset({"instance", "job"})
 """Labels that a scrape adds."""
 RATED: Final = re.compile(r"(?:rate|increase)\(\s*(\w+)")
@@ -121,6 +122,12 @@ def test_dashboards_and_alerts_name_metrics_and_labels_that_exist() -> None:
 )
 def test_a_name_that_does_not_exist_is_found(expression: str, problem: str) -> None:
     assert list(problems(expression)) == [problem]
+
+
+def test_the_fullest_quota_is_that_of_every_measure() -> None:
+    expected = [family.metric.full_name for family in LINE_FAMILIES if family.field != "committed"]
+    for asked in (dict(of_alerts())["LedgerQuotaNearlyFull"], dict(of_dashboards())[FULLEST]):
+        assert sorted(name for name, _ in SELECTED.findall(asked)) == sorted(expected)
 
 
 def test_legends_name_labels_of_their_metrics() -> None:
