@@ -83,7 +83,9 @@ class Telemetry:
         async def metrics(request: Request) -> Response:
             for update in refresh:
                 await update()
-            encode, content_type = choose_encoder(request.headers.get("accept", ""))
+            # In OpenMetrics, extender_reloads_total and its earlier name would be one family.
+            accepted = "" if self._legacy else request.headers.get("accept", "")
+            encode, content_type = choose_encoder(accepted)
             # Rendering thousands of cards takes half a second, which would block the event loop.
             body = await asyncio.to_thread(encode, self._exposed())
             return Response(body, headers={"content-type": content_type})

@@ -113,6 +113,12 @@ async def test_earlier_names_are_exposed_only_when_asked_for() -> None:
     assert [metric.name for metric in METRICS if f"_{metric.formerly} " in now] == []
 
 
+async def test_families_have_distinct_names_when_the_earlier_ones_are_there() -> None:
+    answer = await scrape(Telemetry(legacy=True), "application/openmetrics-text; version=1.0.0")
+    families = re.findall(r"^# TYPE (\S+) ", answer.text, re.MULTILINE)
+    assert len(set(families)) == len(families)
+
+
 async def test_two_processes_worth_of_metrics_do_not_meet() -> None:
     telemetry, other = Telemetry(), Telemetry()
     telemetry.count("log_conflicts_total")
