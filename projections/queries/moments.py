@@ -91,8 +91,8 @@ async def times_between(
 ) -> tuple[int, int]:
     """Return the first and the last time of a range, in µs of Unix time.
 
-    A position means the time from its own record to the next one. Raises InvalidMoment for a
-    position that is not projected, and ReversedRange.
+    A position means the time from its own record to the next one, which may have the same time.
+    Raises InvalidMoment for a position that is not projected, and ReversedRange.
     """
     begin, end = 0, LAST
     if isinstance(first, datetime):
@@ -102,7 +102,7 @@ async def times_between(
     if isinstance(last, datetime):
         end = microseconds(last)
     elif last is not None and await resolve(view, last) < view.head.position:
-        end = await time_of(view, last + 1) - 1
+        end = max(await time_of(view, last), await time_of(view, last + 1) - 1)
     if first is not None and last is not None and begin > end:
         raise ReversedRange(f"the range begins at {rfc3339(begin)} and ends at {rfc3339(end)}")
     return begin, end
