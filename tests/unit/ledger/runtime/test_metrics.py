@@ -188,11 +188,11 @@ async def test_collectors_of_others_are_refreshed_and_exposed() -> None:
             self.value += 1
 
         def collect(self) -> list[GaugeMetricFamily]:
-            return [GaugeMetricFamily("gpuledger_quota_used", "Used.", self.value)]
+            return [GaugeMetricFamily("gpuledger_quota_cards_used", "Used.", self.value)]
 
     metrics, usage = Telemetry(), Usage()
     metrics.register(usage)
-    assert "gpuledger_quota_used 1.0" in (await scrape(metrics, refresh=[usage.refresh])).text
+    assert "gpuledger_quota_cards_used 1.0" in (await scrape(metrics, refresh=[usage.refresh])).text
 
 
 async def test_other_collectors_do_not_block_the_event_loop() -> None:

@@ -132,6 +132,7 @@ async def test_lines_beyond_the_bound_are_counted(
     monkeypatch.setattr(usage_metrics, "LINES_MAX", 1)
     text = await exposed(readers, EVERYTHING)
     assert text.count("gpuledger_quota_cpu_used_cores{") == 1
+    assert 'quota="all"' in text, "quotas over many namespaces come first"
     assert "gpuledger_quota_lines_left_out 6.0" in text
 
 

@@ -28,6 +28,8 @@ from ledger.log.writer import denial_log
 from projections.projector import denial_projector, projector
 from projections.queries.denial_history import denials
 from projections.queries.query_scope import EVERYTHING, QueryScope
+from projections.queries.totals import denial_counts as counting
+from projections.queries.totals.denial_counts import DenialCounts, denial_counts
 from projections.store.store_writer import Store
 from projections.tables.balance_table import BalanceTable
 from projections.tables.table_protocol import DamagedProjection
@@ -175,6 +177,27 @@ async def test_denials_are_newest_first_and_not_in_the_digest(tmp_path: Path) ->
         recent, _ = await denials(view, EVERYTHING, limit=9, since=1)
         assert [denial.uid for denial in recent] == ["u2", "u1"]
     assert await digest_of(path) == before
+
+
+async def test_denials_are_counted_by_scope_and_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, log = tmp_path / "ledger.sqlite", log_of([])
+    for number, namespace in enumerate(("c1/red", "c1/blue", "c1/red")):
+        await log.publish_denial(_refusal(number, namespace))
+    await _follow_until(path, log, 3)
+    async with viewing(path) as view:
+
+        async def count(namespace: str, cluster: str, until: int) -> int:
+            scope = QueryScope(namespace, cluster)
+            return (await denial_counts(view, scope, since=0, until=until)).total
+
+        assert [await count("", cluster, 9) for cluster in ("", "c1", "c2")] == [3, 3, 0]
+        assert [await count("red", "c1", until) for until in (0, 1, 2)] == [1, 1, 2]
+        assert await count("red", "c2", 9) == 0
+        monkeypatch.setattr(counting, "COUNTED_MAX", 2)
+        counted = await denial_counts(view, EVERYTHING, since=0, until=9)
+        assert counted == DenialCounts([("QuotaExceeded", 2)], 2, is_complete=False)
 
 
 async def test_denials_are_removed_when_they_are_too_old(tmp_path: Path) -> None:

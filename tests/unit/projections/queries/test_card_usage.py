@@ -232,13 +232,14 @@ async def test_every_card_is_a_gauge_and_no_line_of_a_quota(path: Path) -> None:
     assert 'namespace="n2"' not in text
 
 
+@pytest.mark.parametrize(("cluster", "left_out"), [("", 1), ("c1", 0)])
 async def test_cards_beyond_the_bound_are_counted(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str, left_out: int
 ) -> None:
     monkeypatch.setattr(usage_metrics, "CARDS_MAX", 1)
     async with Readers(path) as readers:
-        collector = UsageCollector(readers, UsageExport(measures={}))
+        collector = UsageCollector(readers, UsageExport(measures={}, cluster=cluster))
         await collector.refresh()
     families = {family.name: family for family in collector.collect()}
     assert len(families["gpuledger_card_slots_used"].samples) == 1
-    assert families["gpuledger_cards_left_out"].samples[0].value == 1
+    assert families["gpuledger_cards_left_out"].samples[0].value == left_out

@@ -364,7 +364,10 @@ def test_a_process_is_in_the_pod_of_its_cgroup(tmp_path: Path, text: str, uid: s
 
 
 async def test_metrics_are_exported_under_their_documented_names(
-    observer: UsageObserver, held: LimitedContainer, nvml: FakeNvml, driver: NvmlDriver
+    observer: UsageObserver,
+    held: LimitedContainer,
+    driver: NvmlDriver,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     inventory = CardInventory(driver, CardOffer())
     await inventory.look()
@@ -385,6 +388,10 @@ async def test_metrics_are_exported_under_their_documented_names(
     assert samples["gpuledger_container_cores_limit_ratio"].value == 0.3
     assert samples["gpuledger_container_devices_left_out"].value == 0
     assert "gpuledger_card_healthy" not in samples, "the service has this name for another metric"
+    with monkeypatch.context() as bounded:
+        bounded.setattr("vgpu_native.agent.node_metrics.LIMIT", 0)
+        families = {family.name: family for family in collector.collect()}
+    assert families["gpuledger_container_devices_left_out"].samples[0].value == 1
     collector = AgentCollector("n0", inventory, legacy=True)
     collector.show(await observer.look([held], [CARD]))
     samples = {sample.name: sample for family in collector.collect() for sample in family.samples}

@@ -101,6 +101,9 @@ async def test_a_page_examines_few_rows_and_continues(
     (namespace,) = await namespace_named(view, head, "c1", "red")
     whole = await pages(view, head, namespace, 100)
     monkeypatch.setattr(charge_pages, "SCANNED_MAX", 2)
+    rows, after = await root_holders(view, head, namespace, limit=100)
+    assert len(rows) < len(whole)
+    assert after
     assert await pages(view, head, namespace, 100) == whole
     assert await pages(view, head - 20, namespace, 100) != []
 

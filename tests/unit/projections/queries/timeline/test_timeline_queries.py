@@ -136,12 +136,16 @@ async def test_events_of_a_namespace_are_only_its_own(view: ProjectionView, name
     assert await events_of(view, name, red, 4) == touching(name, "c1/red")
 
 
-async def test_a_page_of_few_records_continues(
-    view: ProjectionView, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("bound", ["RECORDS_MAX", "ITEMS_MAX"])
+async def test_a_page_examines_few_events_and_continues(
+    view: ProjectionView, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(paging, "RECORDS_MAX", 2)
-    monkeypatch.setattr(paging, "ITEMS_MAX", 3)
-    assert await events_of(view, QUOTAS[2], None, 500) == touching(QUOTAS[2])
+    account, whole = await numbered(view, QUOTAS[2]), touching(QUOTAS[2])
+    monkeypatch.setattr(paging, bound, 2)
+    rows, place = await account_events(view, account, 1, LAST, limit=500)
+    assert place is not None
+    assert len(rows) < len(whole)
+    assert await events_of(view, QUOTAS[2], None, 500) == whole
 
 
 async def events_of(
