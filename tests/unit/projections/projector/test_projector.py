@@ -138,6 +138,16 @@ async def test_following_is_as_good_as_replaying(tmp_path: Path) -> None:
     assert await digest_of(tmp_path / "live.sqlite") == await digest_of(tmp_path / "rebuilt.sqlite")
 
 
+async def test_a_subscriber_sees_each_record_after_its_fold(tmp_path: Path) -> None:
+    payloads, seen = random_payloads(4, 30), list[tuple[int, int]]()
+    log = log_of(payloads)
+    async with await Store.open(tmp_path / "ledger.sqlite") as store:
+        follower = await projector.Projector.resume(log, store)
+        follower.subscribe(lambda record: seen.append((record.position, follower.state.position)))
+        await follower.project([entry async for batch in log.read(1, 5) for entry in batch])
+    assert seen == [(position, position) for position in range(1, 6)]
+
+
 async def _follow_along(
     log: MemoryLog, live: Store, store: MemoryStore, payloads: list[bytes]
 ) -> None:
