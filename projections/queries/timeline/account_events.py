@@ -1,5 +1,7 @@
 """Account events: the events that changed a quota or its usage, newest first, in bounded pages."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -15,6 +17,8 @@ RECORDS_MAX: Final = 200
 """Records that one page examines."""
 ITEMS_MAX: Final = 4_000
 """Events of these records that one page examines; the last record is examined as a whole."""
+_RECORDS_AT_ONCE: Final = 8
+"""Records in memory, because one of them may have a mebibyte."""
 
 
 async def account_events(
@@ -35,27 +39,32 @@ async def account_events(
     """
     start = before or (last + 1, 0)
     lines = await _lines(view, account)
-    examined, chosen = 0, list[tuple[int, int, int, Item]]()
-    rows = await _records(view, account, (first, last), start, namespace)
-    place: Place | None = None
-    for position, time, body, packed in rows[:RECORDS_MAX]:
-        items = _items.decode(body)
-        numbers = range(len(items)) if packed is None else _numbers.decode(packed)
-        for number in reversed(numbers):
-            if (position, number) >= start:
-                continue
-            item = _item.decode(items[number])
-            if _touches(item, account, lines):
+    chosen = list[tuple[int, int, int, Item]]()
+    records = examined = earliest = 0
+    stream = _records(view, account, (first, last), start, namespace)
+    async with aclosing(stream):
+        async for position, time, body, packed in stream:
+            if records == RECORDS_MAX or examined >= ITEMS_MAX:
+                return await _described(view, chosen), (earliest, 0)
+            numbered = _numbered(body, packed)
+            records, examined, earliest = records + 1, examined + len(numbered), position
+            for number, packed_item in reversed(numbered):
+                if (position, number) >= start:
+                    continue
+                item = _item.decode(packed_item)
+                if not _touches(item, account, lines):
+                    continue
                 if len(chosen) == limit:
                     return await _described(view, chosen), (chosen[-1][0], chosen[-1][1])
                 chosen.append((position, number, time, item))
-        examined += len(numbers)
-        place = (position, 0)
-        if examined >= ITEMS_MAX:
-            break
-    else:
-        place = place if len(rows) > RECORDS_MAX else None
-    return await _described(view, chosen), place
+    return await _described(view, chosen), None
+
+
+def _numbered(body: bytes, packed: bytes | None) -> list[tuple[int, msgspec.Raw]]:
+    """Return the events of a record with these numbers, with all for None."""
+    items = _items.decode(body)
+    numbers = range(len(items)) if packed is None else _numbers.decode(packed)
+    return [(number, items[number]) for number in numbers]
 
 
 def _touches(item: Item, account: QuotaAccount, lines: frozenset[int]) -> bool:
@@ -84,8 +93,8 @@ async def _records(
     stretch: tuple[int, int],
     start: Place,
     namespace: NumberedNamespace | None,
-) -> list[tuple[int, int, bytes, bytes | None]]:
-    """Return position, time, events and numbers of the newest records that may touch an account."""
+) -> AsyncGenerator[tuple[int, int, bytes, bytes | None], None]:
+    """Yield position, time, events and numbers of the newest records that may touch an account."""
     values = {
         "account": account.number,
         "namespace": namespace.number if namespace is not None else 0,
@@ -95,7 +104,9 @@ async def _records(
     }
     statement = _ALL if namespace is None else _OF_NAMESPACE
     async with view.connection.execute(statement, values) as rows:
-        return [(position, time, body, packed) async for position, time, body, packed in rows]
+        while fetched := list(await rows.fetchmany(_RECORDS_AT_ONCE)):
+            for position, time, body, packed in fetched:
+                yield position, time, body, packed
 
 
 _items: Final = msgspec.msgpack.Decoder(list[msgspec.Raw])

@@ -1,6 +1,8 @@
 """Usage over time, events on a quota and changes of holders, compared with the folded states."""
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,19 @@ async def test_a_page_examines_few_events_and_continues(
     assert place is not None
     assert len(rows) < len(whole)
     assert await events_of(view, QUOTAS[2], None, 500) == whole
+
+
+async def test_a_page_reads_no_record_that_it_does_not_examine(
+    view: ProjectionView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account, last = await numbered(view, QUOTAS[2]), touching(QUOTAS[2])[-1][0]
+    with closing(sqlite3.connect(tmp_path / "p.sqlite")) as damaged, damaged:
+        damaged.execute("UPDATE records SET body = x'00' WHERE position = ?", (last,))
+    monkeypatch.setattr(paging, "ITEMS_MAX", 2)
+    async with viewing(tmp_path / "p.sqlite") as reopened:
+        assert (await account_events(reopened, account, 1, LAST, limit=500))[0]
+        with pytest.raises(sqlite3.OperationalError):
+            await account_events(reopened, account, 1, last, limit=500)
 
 
 async def events_of(
