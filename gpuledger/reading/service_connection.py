@@ -124,6 +124,8 @@ class ServiceConnection:
             raise CommandError(
                 Exit.FAILED, f"{address.origin} answered {error}: ask for less with -n or --limit"
             ) from error
+        except aiohttp.ConnectionTimeoutError as error:
+            raise _unreachable(address, error) from error
         except TimeoutError as error:
             raise CommandError(
                 Exit.NOT_READY,

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -198,6 +199,17 @@ async def test_a_silent_server_ends_the_command_at_the_deadline(
     monkeypatch.setattr(service_connection, "REQUEST_SECONDS", 0.3)
     refused = await refusal(kubeconfig(layer, {"token": TOKEN}))
     assert (refused.status, "within 0.3 s" in str(refused)) == (Exit.NOT_READY, True)
+
+
+async def test_a_connection_that_is_not_made_ends_at_its_own_deadline(
+    layer: Aggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_connection, "CONNECT_SECONDS", 0.2)
+    # The kernel accepts the connection, and no server answers the TLS handshake.
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        refused = await refusal(kubeconfig(layer, {"token": TOKEN}, server=url))
+    assert (refused.status, f"{url} cannot be reached" in str(refused)) == (Exit.UNREACHABLE, True)
 
 
 @pytest.mark.parametrize(
