@@ -16,6 +16,12 @@ def name_of(file: str) -> str:
     return "standard input" if file == STANDARD_INPUT else file or "the file ''"
 
 
+def refused(file: str, field: str, message: str) -> CommandError:
+    """Return the error for the content of a file; `field` is empty if the refusal names none."""
+    named = f"{field}: " if field else ""
+    return CommandError(Exit.USAGE, f"{name_of(file)}: {named}{message}")
+
+
 def read(file: str, bytes_max: int) -> bytes:
     """Return a file's object as JSON; YAML is converted. Raises CommandError naming the file."""
     return as_json(_content(file, bytes_max), name_of(file))

@@ -31,9 +31,7 @@ async def explain(
     try:
         explained = await explain_body(settings, body, namespace, username)
     except BadReview as error:
-        raise CommandError(
-            Exit.USAGE, f"{manifest_input.name_of(file)}: {error.field}: {error.message}"
-        ) from error
+        raise manifest_input.refused(file, error.field, error.message) from error
     denial = explained.denial
     if denial is not None and denial.reason is Reason.LEDGER_UNAVAILABLE:
         raise CommandError(Exit.UNREACHABLE, explained.answer)

@@ -7,7 +7,7 @@ the validating webhook's decision for the quotas.
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.unrecorded_card_use import UsageOverlay
 from gpuledger.cli import manifest_input
-from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
+from gpuledger.cli.exit_codes import denied_error
 from gpuledger.manifest_fit.card_fit import CardFit
 from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest, card_requests
@@ -27,9 +27,7 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
     try:
         return await fit_body(settings, recalled, body, namespace)
     except BadReview as error:
-        raise CommandError(
-            Exit.USAGE, f"{manifest_input.name_of(file)}: {error.field}: {error.message}"
-        ) from error
+        raise manifest_input.refused(file, error.field, error.message) from error
 
 
 async def fit_body(

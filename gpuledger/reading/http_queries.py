@@ -196,7 +196,8 @@ class HttpQueries(LedgerQueries):
         if reply.status == 400 and field == "namespace":
             raise CommandError(Exit.USAGE, f"--namespace: {message}")
         if reply.status in (400, 413) and field not in reply_errors.MOMENTS:
-            raise CommandError(Exit.USAGE, f"{manifest_input.name_of(file)}: {field}: {message}")
+            why = message or f"{connection.address.origin} refused it with {reply.status}"
+            raise manifest_input.refused(file, field, why)
         raise reply_errors.error_of(connection.address, reply, resource)
 
 

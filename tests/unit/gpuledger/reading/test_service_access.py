@@ -177,6 +177,34 @@ async def test_a_refusal_has_its_status_and_remedy(
     assert len(layer.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (
+            {"status": 413, "text": '{"kind": "Status", "message": "the limit is 9 bytes"}'},
+            "pod.json: the limit is 9 bytes",
+        ),
+        (
+            {"status": 400, "text": '{"error": {"message": "is no kind", "field": "$.kind"}}'},
+            "pod.json: $.kind: is no kind",
+        ),
+        ({"status": 413, "text": "<html>"}, "refused it with 413"),
+    ],
+)
+async def test_a_refused_manifest_is_named_with_its_field(
+    layer: Aggregator, tmp_path: Path, reply: dict[str, Any], message: str
+) -> None:
+    layer.reply(**reply)
+    file = tmp_path / "pod.json"
+    file.write_text("{}")
+    path = kubeconfig(layer, {"token": TOKEN})
+    async with ledger_queries(load({"kubeconfig": path}, {})) as queries:
+        with pytest.raises(CommandError) as refused:
+            await queries.fit(str(file), "n", "")
+    assert (refused.value.status, str(refused.value).endswith(message)) == (Exit.USAGE, True)
+    assert ": :" not in str(refused.value)
+
+
 async def test_an_older_service_is_refused_where_it_would_ignore_a_parameter(
     layer: Aggregator,
 ) -> None:
