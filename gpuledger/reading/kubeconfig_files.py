@@ -12,7 +12,7 @@ import binascii
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -248,9 +248,6 @@ def _context_of(config: KubeConfig, name: str, files: str) -> KubeContext:
         users.get(context.user) or UserAccess(),
         context.namespace or "default",
     )
-
-
-Value = TypeVar("Value")
 
 
 def decoded(field: str, text: str) -> bytes:
