@@ -56,9 +56,7 @@ async def drift(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(
-            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
-        )
+        scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
         answer = await queries.drift(scope, since=since, until=until, limit=limit)
     answer.announce()
     show_rows(answer.rows, _DRIFT, output, "No corrections found.", namespace=scope.namespace)

@@ -59,9 +59,7 @@ async def history(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(
-            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
-        )
+        scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
         answer = await queries.events(scope, since=since, until=until, limit=limit)
     answer.announce()
     show_rows(answer.rows, _HISTORY, output, "No events found.", namespace=scope.namespace)
@@ -93,9 +91,7 @@ async def denials(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(
-            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
-        )
+        scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
         answer = await queries.denials(scope, since=since, until=until, limit=limit)
     answer.announce()
     show_rows(answer.rows, DENIALS, output, "No denials found.", namespace=scope.namespace)

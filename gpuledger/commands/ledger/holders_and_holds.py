@@ -70,9 +70,7 @@ async def holders(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(
-            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
-        )
+        scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
         answer = await queries.holders(scope, at=at, pods=pods, root=root)
     answer.announce()
     show_rows(answer.rows, _HOLDERS, output, "No holders found.", namespace=scope.namespace)
@@ -93,9 +91,7 @@ async def holds(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(
-            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
-        )
+        scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
         answer = await queries.holds(scope, at=at)
     answer.announce()
     show_rows(answer.rows, _HOLDS, output, "No open holds found.", namespace=scope.namespace)
@@ -117,9 +113,7 @@ async def waiting(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(
-            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
-        )
+        scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
         answer = await queries.waiting(scope)
     show_rows(answer.rows, WAITING, output, "No pods wait.", namespace=scope.namespace)
 

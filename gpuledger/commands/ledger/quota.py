@@ -123,7 +123,7 @@ async def list_(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope("" if all_namespaces else namespace, "", everywhere=all_namespaces)
+        scope = queries.scope(namespace, "", everywhere=all_namespaces)
         answer = await queries.limits(scope)
     answer.announce()
     show_rows(answer.rows, _LIMITS, output, "No quotas found.", namespace=scope.namespace)

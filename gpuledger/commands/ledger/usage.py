@@ -84,9 +84,7 @@ async def usage(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(
-            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
-        )
+        scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
         if by is not None:
             shares = await queries.shares(scope, by.value, at=at, quota=quota)
             shares.announce()
@@ -119,9 +117,7 @@ async def top(
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded) as queries:
-        scope = queries.scope(
-            "" if all_namespaces else namespace, cluster, everywhere=all_namespaces
-        )
+        scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
         if output is Format.TABLE and not once and shows_live():
             await live(lambda: _state(queries, scope), every)
             return
