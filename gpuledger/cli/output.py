@@ -102,7 +102,7 @@ def show_rows(
 
 def show_one(value: Any, listing: Listing, output: Format) -> None:
     """Print one object: as such, as one row, or line by line where a terminal is too narrow."""
-    columns = listing.view or listing.wide
+    columns = listing.default()
     cells = [column.harmless_cell(value) for column in columns]
     if output.is_object:
         _show_encoded(value, output)
@@ -123,11 +123,8 @@ def view_lines(
     rows: Sequence[Any], listing: Listing, width: int, *, namespace: str = ""
 ) -> TableLines:
     """Return the default view of rows for a terminal of `width` columns; there is one at least."""
-    columns = listing.view or listing.wide
-    cells = [[column.harmless_cell(row) for column in columns] for row in rows]
-    places = listing.shown(cells, namespace)
-    chosen = [[line[place] for place in places] for line in cells]
-    return table_lines([columns[place] for place in places], chosen, width)
+    columns, cells = _view(rows, listing, namespace)
+    return table_lines(columns, cells, width)
 
 
 class RowStream:
@@ -137,9 +134,7 @@ class RowStream:
         """Prepare; a table's header is printed with the first row."""
         self._listing = listing
         self._output = output
-        self._columns = listing.wide
-        if output is Format.TABLE:
-            self._columns = listing.view or listing.wide
+        self._columns = listing.default() if output is Format.TABLE else listing.wide
         self.begun = False
 
     def show(self, row: Any) -> None:
@@ -206,15 +201,28 @@ def _show_table(rows: Sequence[Any], listing: Listing, output: Format, namespace
             left_out = ", ".join(table.left_out)
             typer.echo(f"No room for {left_out}: widen the terminal, or give -o wide.", err=True)
         return
-    of_view = output is Format.TABLE
-    columns = (listing.view or listing.wide) if of_view else listing.wide
-    cells = [[column.harmless_cell(row) for column in columns] for row in rows]
-    places = listing.shown(cells, namespace) if of_view else range(len(columns))
-    shown = [columns[place] for place in places]
-    cells = [[line[place] for place in places] for line in cells]
-    widths = natural_widths(shown, cells)
-    header = _plain([column.header for column in shown], widths, shown)
-    _write_table(header, [_plain(line, widths, shown) for line in cells])
+    if output is Format.TABLE:
+        columns, cells = _view(rows, listing, namespace)
+    else:
+        columns, cells = listing.wide, _cells(rows, listing.wide)
+    widths = natural_widths(columns, cells)
+    header = _plain([column.header for column in columns], widths, columns)
+    _write_table(header, [_plain(line, widths, columns) for line in cells])
+
+
+def _view(
+    rows: Sequence[Any], listing: Listing, namespace: str
+) -> tuple[tuple[TableColumn, ...], list[list[str]]]:
+    """Return the columns of the default view that rows need, and their cells."""
+    columns = listing.default()
+    cells = _cells(rows, columns)
+    places = listing.shown(cells, namespace)
+    shown = tuple(columns[place] for place in places)
+    return shown, [[line[place] for place in places] for line in cells]
+
+
+def _cells(rows: Sequence[Any], columns: Sequence[TableColumn]) -> list[list[str]]:
+    return [[column.harmless_cell(row) for column in columns] for row in rows]
 
 
 def _plain(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TableColumn]) -> str:

@@ -67,11 +67,15 @@ class Listing(msgspec.Struct, frozen=True):
     csv: tuple[TableColumn, ...] = ()
     name: str = ""
 
-    def shown(self, cells: list[list[str]], asked: str) -> "list[int]":
+    def default(self) -> tuple[TableColumn, ...]:
+        """Return the columns of the default view."""
+        return self.view or self.wide
+
+    def shown(self, cells: list[list[str]], asked: str) -> list[int]:
         """Return the places of the columns of the default view for its cells."""
         return [
             place
-            for place, column in enumerate(self.view or self.wide)
+            for place, column in enumerate(self.default())
             if not _is_omitted(column, [line[place] for line in cells], asked)
         ]
 
