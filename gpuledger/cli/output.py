@@ -119,6 +119,11 @@ def show_object(value: Any, output: Format) -> None:
     _show_encoded(value, output)
 
 
+def announce(position: int, head: int) -> None:
+    """Print on standard error as of which position an answer is, and the last one."""
+    typer.echo(f"As of position {position} of {head}.", err=True)
+
+
 def view_lines(
     rows: Sequence[Any], listing: Listing, width: int, *, namespace: str = ""
 ) -> TableLines:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
-import typer
+
+from gpuledger.cli.output import announce
 
 if TYPE_CHECKING:
     from gpuledger.manifest_fit.fit_report import FitReport
@@ -47,7 +48,7 @@ class QueryAnswer(msgspec.Struct, Generic[Row_co], frozen=True):
 
     def announce(self) -> None:
         """Print the position on standard error."""
-        typer.echo(f"As of position {self.position} of {self.head}.", err=True)
+        announce(self.position, self.head)
 
 
 class DriftAnswer(QueryAnswer[Row_co], frozen=True):

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from datetime import datetime
 
-import typer
-
 from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.cli.output import announce
 from gpuledger.cli.progress import bar
 from gpuledger.storage.open_log import open_log
 from gpuledger.storage.time_ranges import moment_at
@@ -52,7 +51,7 @@ async def ledger_at(settings: Settings, at: str) -> PastLedger:
         position = await position_of(opened.log, moment, last)
         with bar("reading the log") as progress:
             state = await state_at(opened.log, position, on_progress=progress)
-    typer.echo(f"As of position {position} of {last}.", err=True)
+    announce(position, last)
     return PastLedger(state)
 
 

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-import typer
-
+from gpuledger.cli.output import announce
 from gpuledger.storage.open_log import check_store
 from gpuledger.storage.projection_catch_up import ensure, projection_of
 from gpuledger.storage.time_ranges import moment_at, resolved
@@ -30,7 +29,7 @@ Row = TypeVar("Row")
 async def viewing(settings: Settings, at: str) -> AsyncIterator[tuple[ProjectionView, int]]:
     """Open the projection as `caught_up`, and print the position on standard error."""
     async with caught_up(settings, at) as (view, position):
-        typer.echo(f"As of position {position} of {view.head.position}.", err=True)
+        announce(position, view.head.position)
         yield view, position
 
 

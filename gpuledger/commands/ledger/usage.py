@@ -7,7 +7,7 @@ import typer
 from msgspec.structs import replace
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, ObjectOutput, Output, show_object, show_rows
+from gpuledger.cli.output import Format, ObjectOutput, Output, announce, show_object, show_rows
 from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
 from gpuledger.cli.tables.display_texts import NOTHING
 from gpuledger.cli.tables.table_columns import (
@@ -144,7 +144,7 @@ async def _state(queries: "LedgerQueries", scope: "ReadScope") -> "TopState":
 def _print(state: "TopState") -> None:
     from gpuledger.cli.tables.top_screen import CARDS, QUOTAS
 
-    typer.echo(f"As of position {state.position} of {state.head}.", err=True)
+    announce(state.position, state.head)
     show_rows(state.quotas, QUOTAS, Format.TABLE, "No quotas found.")
     if state.cards:
         typer.echo()
