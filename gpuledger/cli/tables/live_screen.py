@@ -32,21 +32,28 @@ async def live(ask: Callable[[], Awaitable[TopState]], every: float) -> None:
     Raises CommandError if the first try fails.
     """
     progress.hidden.set(True)
-    stop = asyncio.Event()
-    console = Console()
     state = await ask()
-    error = ""
-    with _ending(stop), Live(console=console, screen=True, auto_refresh=False) as shown:
-        while not stop.is_set():
+    try:
+        async with asyncio.timeout(None) as running:
+            with _ending(running):
+                await _redraw(state, ask, every)
+    except TimeoutError:
+        if not running.expired():
+            raise
+
+
+async def _redraw(state: TopState, ask: Callable[[], Awaitable[TopState]], every: float) -> None:
+    """Show the state, and what `ask` returns, until this is cancelled."""
+    console, error = Console(), ""
+    with Live(console=console, screen=True, auto_refresh=False) as shown:
+        while True:
             width, height = console.size
             text = screen(state, width, height - bool(error))
             if error:
                 text.append(f"\n{error}"[: width + 1], "red")
             shown.update(text, refresh=True)
-            try:
-                await asyncio.wait_for(stop.wait(), every)
-            except TimeoutError:
-                state, error = await _next(ask, state)
+            await asyncio.sleep(every)
+            state, error = await _next(ask, state)
 
 
 async def _next(ask: Callable[[], Awaitable[TopState]], before: TopState) -> tuple[TopState, str]:
@@ -58,17 +65,21 @@ async def _next(ask: Callable[[], Awaitable[TopState]], before: TopState) -> tup
 
 
 @contextmanager
-def _ending(stop: asyncio.Event) -> Iterator[None]:
-    """Set the event at the key q, Ctrl-C or the end of input, for the block."""
+def _ending(running: asyncio.Timeout) -> Iterator[None]:
+    """End the deadline, and so a question in progress, at the key q, Ctrl-C or the end of input."""
     loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
-    loop.add_signal_handler(signal.SIGINT, stop.set)
     before = termios.tcgetattr(keyboard) if sys.stdin.isatty() else None
+
+    def stop() -> None:
+        if not running.expired():
+            running.reschedule(loop.time())
 
     def read() -> None:
         keys = os.read(keyboard, 64)
         if not keys or b"q" in keys.lower():
-            stop.set()
+            stop()
 
+    loop.add_signal_handler(signal.SIGINT, stop)
     try:
         if before is not None:
             tty.setcbreak(keyboard)
