@@ -100,19 +100,60 @@ def test_an_unchanged_tree_gives_the_same_archive(built: Path, tmp_path: Path) -
     assert again.read_bytes() == (built / "gpuledger.yaml").read_bytes()
 
 
-def test_the_launcher_names_what_it_lacks(built: Path, tmp_path: Path) -> None:
-    with tarfile.open(built / krew_archive.ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    old = tmp_path / "old-python"
-    old.write_text("#!/bin/sh\nexit 1\n")
-    old.chmod(0o755)
-    ended = subprocess.run(
-        [tmp_path / "kubectl-gpuledger", "usage"],
-        env={"PATH": os.defpath, "HOME": str(tmp_path), "GPULEDGER_PYTHON": str(old)},
+PYTHON: Final = """#!/bin/sh
+case "$*" in
+-c*) exit 0 ;;
+"-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && exit ;;
+esac
+printf '%s\\n' "$*" >>"$PIP_LOG"
+printf '#!/bin/sh\\necho "ran $*"\\n' >"$(dirname "$0")/kubectl-gpuledger"
+chmod +x "$(dirname "$0")/kubectl-gpuledger"
+"""
+"""A Python whose pip logs its arguments and installs a command that prints its own."""
+
+
+def launched(folder: Path, python: Path, home: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [folder / "kubectl-gpuledger", "usage"],
+        env={
+            "PATH": os.defpath,
+            "HOME": str(home),
+            "GPULEDGER_PYTHON": str(python),
+            "PIP_LOG": str(folder / "pip.log"),
+        },
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+@pytest.fixture
+def unpacked(built: Path, tmp_path: Path) -> Path:
+    with tarfile.open(built / krew_archive.ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def python(folder: Path, script: str) -> Path:
+    path = folder / "a python"
+    path.write_text(script)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_launcher_names_what_it_lacks(unpacked: Path) -> None:
+    ended = launched(unpacked, python(unpacked, "#!/bin/sh\nexit 1\n"), unpacked)
     assert (ended.returncode, "older than Python 3.11" in ended.stderr) == (1, True)
-    assert not (tmp_path / ".cache").exists()
+    assert not (unpacked / ".cache").exists()
+
+
+def test_the_launcher_installs_once_with_hashes_into_any_home(unpacked: Path) -> None:
+    home = unpacked / "a home"
+    for _ in range(2):
+        ended = launched(unpacked, python(unpacked, PYTHON), home)
+        assert (ended.returncode, ended.stdout) == (0, "ran usage\n"), ended.stderr
+    packages, wheel = (unpacked / "pip.log").read_text().splitlines()
+    assert f"--require-hashes -r {unpacked}/packages.lock" in packages
+    assert "--no-deps --no-index" in wheel
+    assert f"gpuledger-{VERSION}-py3-none-any.whl" in wheel
