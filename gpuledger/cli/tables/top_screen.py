@@ -59,8 +59,7 @@ def state_of(
     position: int, head: int, quotas: Sequence[Any], cards: Sequence[Any], note: str = ""
 ) -> TopState:
     """Return rows as a state, sorted by pressure; equal ones keep their order."""
-    fullest = sorted(quotas, key=lambda row: -pressure(row.used, row.limit))
-    busiest = sorted(cards, key=_card_pressure)
+    fullest, busiest = (sorted(rows, key=_pressure, reverse=True) for rows in (quotas, cards))
     return TopState(position, head, fullest, busiest, note)
 
 
@@ -69,8 +68,8 @@ def screen(state: TopState, width: int, height: int) -> Text:
     rest = max(height - 2, 2 * _TABLE_LEAST)
     wanted = len(state.quotas) + 1, len(state.cards) + 1
     for_cards = max(min(wanted[1], rest // 2), rest - wanted[0])
-    shown = Text(f"{_title(state)[:width]}\n", "reverse", no_wrap=True, overflow="crop")
-    shown = Text.assemble(shown, no_wrap=True, overflow="crop")
+    shown = Text(no_wrap=True, overflow="crop")
+    shown.append(f"{_title(state)[:width]}\n", "reverse")
     _append(shown, state.quotas, QUOTAS, width, rest - for_cards, "No quotas.")
     shown.append("\n")
     _append(shown, state.cards, CARDS, width, for_cards, state.note or "No cards.")
@@ -96,8 +95,7 @@ def _append(
 
 def _style(row: Any) -> str:
     """Return the colour of a row: red if full, yellow if nearly."""
-    used, limit = _used_and_limit(row)
-    share = pressure(used, limit)
+    share = _pressure(row)
     return "red" if share >= 1 else "yellow" if share >= 0.9 else ""
 
 
@@ -107,8 +105,8 @@ def _used_and_limit(row: Any) -> tuple[int, int]:
     return row.used_memory, row.memory
 
 
-def _card_pressure(card: Any) -> float:
-    return -pressure(card.used_memory, card.memory)
+def _pressure(row: Any) -> float:
+    return pressure(*_used_and_limit(row))
 
 
 def _title(state: TopState) -> str:
