@@ -7,7 +7,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import command, group
 from gpuledger.cli.output import Format, Output, RowStream, show_one
-from gpuledger.cli.row_options import AllNamespaces
+from gpuledger.cli.row_options import AllNamespaces, Cluster, Namespace
 from gpuledger.cli.tables.display_texts import NOTHING, age_text, amounts_text
 from gpuledger.cli.tables.table_columns import KEY_LEAST, Listing, TableColumn, flag, joined, number
 from gpuledger.cli.time_options import Since, Until
@@ -74,13 +74,9 @@ async def verify(
 )
 async def replay(
     loaded: LoadedSettings,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")
-    ] = "",
+    namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
-    cluster: Annotated[
-        str, typer.Option("--cluster", metavar="CLUSTER", help="Only this cluster.")
-    ] = "",
+    cluster: Cluster = "",
     since: Since = "",
     until: Until = "",
     output: Output = Format.TABLE,

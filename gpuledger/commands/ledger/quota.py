@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, READING, command, group
 from gpuledger.cli.output import Format, Output, show_one, show_rows
-from gpuledger.cli.row_options import AllNamespaces
+from gpuledger.cli.row_options import AllNamespaces, Namespace
 from gpuledger.cli.tables.display_texts import NOTHING
 from gpuledger.cli.tables.table_columns import (
     CLUSTER,
@@ -31,7 +31,7 @@ app = group(
     "gpuledger quota set -n team-a gpus limits.nvidia.com/gpumem=16000",
 )
 
-Namespace = Annotated[
+OfQuota = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Namespace of the quota.")
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the quota.")]
@@ -81,7 +81,7 @@ async def set_(
     limits: Annotated[
         list[str], typer.Argument(metavar="KEY=QUANTITY...", help="All limits of the quota.")
     ],
-    namespace: Namespace,
+    namespace: OfQuota,
     output: Output = Format.TABLE,
 ) -> None:
     """Set all limits of a quota.
@@ -109,9 +109,7 @@ async def set_(
 )
 async def list_(
     loaded: LoadedSettings,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Only this namespace.")
-    ] = "",
+    namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
     output: Output = Format.TABLE,
 ) -> None:
@@ -131,7 +129,7 @@ async def list_(
 
 @command(app, "gpuledger quota delete -n team-a gpus", takes=_TAKES)
 async def delete(
-    loaded: LoadedSettings, name: Name, namespace: Namespace, output: Output = Format.TABLE
+    loaded: LoadedSettings, name: Name, namespace: OfQuota, output: Output = Format.TABLE
 ) -> None:
     """Delete a quota.
 
