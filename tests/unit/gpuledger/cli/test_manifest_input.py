@@ -153,3 +153,10 @@ async def test_lines_are_found_one_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     finding = [manifest_document.line_in_thread(b"a: 1", "$.a") for _ in range(4)]
     assert await asyncio.gather(*finding) == [7, 7, 7, 7]
     assert most == 1
+
+
+async def test_a_line_that_takes_too_long_to_find_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = b"a:\n" + b"- b\n" * 100
+    assert await manifest_document.line_in_thread(manifest, "$.a[99]") == 101
+    monkeypatch.setattr(manifest_document, "LINE_SECONDS", 0.0)
+    assert await manifest_document.line_in_thread(manifest, "$.a[99]") == 0

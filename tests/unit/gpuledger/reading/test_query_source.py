@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.reading import access_files
 from gpuledger.reading.ledger_queries import ReadScope
 from gpuledger.reading.query_source import CLUSTER, SERVICE, STORE, chosen, ledger_queries
 from ledger.runtime.settings.setting_sources import LoadedSettings, load
@@ -105,6 +106,16 @@ async def test_a_token_file_without_one_token_is_named(tmp_path: Path, token: st
     message = await ask(given({"server": URL, "token_file": str(file)}))
     assert f"token_file = {file}" in message
     assert not token or token not in message
+
+
+async def test_a_file_is_not_read_beyond_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_files, "BYTES_MAX", 10)
+    file = tmp_path / "ca.crt"
+    file.write_bytes(b"x" * 11)
+    message = await ask(given({"server": URL, "ca_file": str(file)}))
+    assert f"ca_file = {file}: has more than 10 bytes" in message
 
 
 async def test_the_namespace_of_the_context_is_the_default(empty_home: Path) -> None:

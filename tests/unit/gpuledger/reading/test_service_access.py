@@ -7,6 +7,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,38 @@ async def test_the_server_is_verified_by_its_authority_and_name(layer: Aggregato
     assert not layer.requests
     skipped = {"certificate-authority": "", "insecure-skip-tls-verify": True}
     assert await head(kubeconfig(layer, user, **skipped)) == 9
+
+
+@asynccontextmanager
+async def recording_proxy() -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Yield the address of a proxy that ends every connection, and the first lines that it got."""
+    lines: list[bytes] = []
+
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append(await reader.readline())
+        writer.close()
+
+    async with await asyncio.start_server(end, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", lines
+
+
+@pytest.mark.parametrize("source", ["kubeconfig", "environment"])
+async def test_a_proxy_is_asked_for_the_server(
+    layer: Aggregator, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    for name in ("HTTPS_PROXY", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    user = {"token": TOKEN}
+    async with recording_proxy() as (url, lines):
+        given = {"proxy-url": url} if source == "kubeconfig" else {}
+        monkeypatch.setenv("https_proxy", "http://127.0.0.1:1" if given else url)
+        away = await refusal(kubeconfig(layer, user, server="https://api.invalid", **given))
+        assert away.status is Exit.UNREACHABLE
+        assert set(lines) == {b"CONNECT api.invalid:443 HTTP/1.1\r\n"}
+        if not given:
+            asked = len(lines)
+            assert await head(kubeconfig(layer, user)) == 9
+            assert len(lines) == asked
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""Access to a cluster without a server: the headers of users, and the service account of a pod."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.cli.exit_codes import CommandError
+from gpuledger.reading.cluster_access import access_of, context_of_pod
+from gpuledger.reading.kubeconfig_files import ClusterAccess, KubeContext, UserAccess
+
+IN_POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+def context(**user: Any) -> KubeContext:
+    return KubeContext("context c", ClusterAccess("https://api"), UserAccess(**user))
+
+
+@pytest.mark.parametrize(
+    ("user", "headers"),
+    [
+        ({"username": "u", "password": "p"}, [("Authorization", "Basic dTpw")]),
+        (
+            {"auth_provider": {"name": "oidc", "config": {"id-token": "stored"}}},
+            [("Authorization", "Bearer stored")],
+        ),
+        ({"token": "t", "auth_provider": {"name": "oidc"}}, [("Authorization", "Bearer t")]),
+        ({}, []),
+    ],
+)
+async def test_a_user_has_its_header(user: dict[str, Any], headers: list[tuple[str, str]]) -> None:
+    assert (await access_of(context(**user)))[1] == headers
+
+
+@pytest.mark.parametrize("config", [None, {"id-token": ""}, {"id-token": 1}])
+async def test_a_provider_without_a_token_is_named(config: Any) -> None:
+    with pytest.raises(CommandError, match="auth-provider oidc of the kubeconfig has no id-token"):
+        await access_of(context(auth_provider={"name": "oidc", "config": config}))
+
+
+def test_the_service_account_of_a_pod_is_a_context(tmp_path: Path) -> None:
+    assert context_of_pod(IN_POD, tmp_path) is None
+    for name, content in (("token", "t"), ("namespace", "team-a\n")):
+        (tmp_path / name).write_text(content)
+    assert context_of_pod({}, tmp_path) is None
+    found = context_of_pod(IN_POD, tmp_path)
+    assert found is not None
+    assert (found.cluster.server, found.namespace) == ("https://[fd00::1]:443", "team-a")
+    assert found.user.token_file == str(tmp_path / "token")
+    assert found.cluster.certificate_authority == str(tmp_path / "ca.crt")
