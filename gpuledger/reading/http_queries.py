@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.reading import reply_errors
-from gpuledger.reading.ledger_queries import DriftAnswer, LedgerQueries, QueryAnswer, ReadScope
+from gpuledger.reading.ledger_queries import DriftAnswer, LedgerQueries, QueryAnswer
 from gpuledger.reading.paged_reads import PagedQuestion, decoded_reply, read_all
 from gpuledger.reading.service_connection import ServiceConnection, problem_of
 from ledger.runtime.settings.settings import Settings
 from projections.queries.moments import Moment
+from projections.queries.query_scope import QueryScope
 
 if TYPE_CHECKING:
     from gpuledger.manifest_fit.fit_report import FitReport
@@ -51,7 +52,7 @@ class HttpQueries(LedgerQueries):
         return self._connected
 
     async def usage(
-        self, scope: ReadScope, *, at: str = "", quota: str = ""
+        self, scope: QueryScope, *, at: str = "", quota: str = ""
     ) -> "QueryAnswer[Usage]":
         """Return the lines of quotas."""
         from projections.queries.quota_usage import Usage
@@ -59,28 +60,28 @@ class HttpQueries(LedgerQueries):
         return await self._as_of("usage", scope, at, Usage, quota=quota)
 
     async def shares(
-        self, scope: ReadScope, by: str, *, at: str = "", quota: str = ""
+        self, scope: QueryScope, by: str, *, at: str = "", quota: str = ""
     ) -> "QueryAnswer[UsageShare]":
         """Return the shares in quotas over many namespaces."""
         from projections.queries.universe_shares import UsageShare
 
         return await self._as_of("usage", scope, at, UsageShare, quota=quota, by=by)
 
-    async def limits(self, scope: ReadScope) -> "QueryAnswer[QuotaLimit]":
+    async def limits(self, scope: QueryScope) -> "QueryAnswer[QuotaLimit]":
         """Return the limits of quotas."""
         from projections.queries.selecting_quotas import QuotaLimit
 
         return await self._as_of("usage", scope, "", QuotaLimit, level=RANGES, limits="true")
 
     async def holders(
-        self, scope: ReadScope, *, at: str = "", pods: bool = False, root: str = ""
+        self, scope: QueryScope, *, at: str = "", pods: bool = False, root: str = ""
     ) -> "QueryAnswer[HolderCharge]":
         """Return the charged objects."""
         from projections.queries.holders import HolderCharge
 
         return await self._as_of("holders", scope, at, HolderCharge, pods=_flag(pods), root=root)
 
-    async def holds(self, scope: ReadScope, *, at: str = "") -> "QueryAnswer[OpenHold]":
+    async def holds(self, scope: QueryScope, *, at: str = "") -> "QueryAnswer[OpenHold]":
         """Return the attempts that are not settled."""
         from projections.queries.holders import OpenHold
 
@@ -92,11 +93,11 @@ class HttpQueries(LedgerQueries):
         """Return the cards."""
         from projections.queries.card_usage import CardUsage
 
-        scope = ReadScope("", cluster)
+        scope = QueryScope("", cluster)
         return await self._as_of("cards", scope, at, CardUsage, node=node, pods=_flag(pods))
 
     async def events(
-        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+        self, scope: QueryScope, *, since: str = "", until: str = "", limit: int
     ) -> "QueryAnswer[HistoryEvent]":
         """Return the events of a range."""
         from projections.queries.event_history import HistoryEvent
@@ -110,7 +111,7 @@ class HttpQueries(LedgerQueries):
         return QueryAnswer(answer.head, answer.head, answer.rows, _position_of(more))
 
     async def denials(
-        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+        self, scope: QueryScope, *, since: str = "", until: str = "", limit: int
     ) -> "QueryAnswer[PastDenial]":
         """Return the denials of a range."""
         from projections.queries.denial_history import PastDenial
@@ -120,7 +121,7 @@ class HttpQueries(LedgerQueries):
         return QueryAnswer(answer.position, answer.head, answer.rows, _position_of(more))
 
     async def drift(
-        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+        self, scope: QueryScope, *, since: str = "", until: str = "", limit: int
     ) -> "DriftAnswer[Correction]":
         """Return the corrections of a range, and unrecognized users."""
         from projections.queries.drift_report import Correction
@@ -150,7 +151,7 @@ class HttpQueries(LedgerQueries):
         params = {"limit": str(FIT_NODES)}
         return await self._about(file, "fit", namespace, params, FitReport)
 
-    async def waiting(self, scope: ReadScope) -> "QueryAnswer[WaitingRow]":
+    async def waiting(self, scope: QueryScope) -> "QueryAnswer[WaitingRow]":
         """Return the pods that wait."""
         from webhook.gates.waiting_report import WaitingRow
 
@@ -161,7 +162,7 @@ class HttpQueries(LedgerQueries):
     async def _as_of(
         self,
         resource: str,
-        scope: ReadScope,
+        scope: QueryScope,
         at: str,
         kind: type[Row],
         *,
@@ -201,7 +202,7 @@ class HttpQueries(LedgerQueries):
         raise reply_errors.error_of(connection.address, reply, resource)
 
 
-def _newest(resource: str, scope: ReadScope, since: str, until: str, limit: int) -> PagedQuestion:
+def _newest(resource: str, scope: QueryScope, since: str, until: str, limit: int) -> PagedQuestion:
     """Return a question with the newest rows first."""
     first, last = _range(since, until)
     ranged = last is not None or isinstance(first, int)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import msgspec
 
 from gpuledger.cli.output import announce
+from projections.queries.query_scope import QueryScope
 
 if TYPE_CHECKING:
     from gpuledger.manifest_fit.fit_report import FitReport
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
     from webhook.gates.waiting_report import WaitingRow
 
 Row_co = TypeVar("Row_co", covariant=True)
-
-
-class ReadScope(msgspec.Struct, frozen=True):
-    """A namespace, a cluster, both, or everything: an empty field does not restrict."""
-
-    namespace: str = ""
-    cluster: str = ""
 
 
 class QueryAnswer(msgspec.Struct, Generic[Row_co], frozen=True):
@@ -66,34 +60,34 @@ class LedgerQueries(Protocol):
     default_namespace: str = ""
     """The namespace of the kubeconfig's context, empty for other sources."""
 
-    def scope(self, namespace: str, cluster: str, *, everywhere: bool = False) -> ReadScope:
+    def scope(self, namespace: str, cluster: str, *, everywhere: bool = False) -> QueryScope:
         """Return the scope of options; without a namespace it is the default one, or all."""
         chosen = "" if everywhere else namespace or self.default_namespace
-        return ReadScope(chosen, cluster)
+        return QueryScope(chosen, cluster)
 
     async def usage(
-        self, scope: ReadScope, *, at: str = "", quota: str = ""
+        self, scope: QueryScope, *, at: str = "", quota: str = ""
     ) -> "QueryAnswer[Usage]":
         """Return the lines of quotas, or only of those of a name."""
         ...
 
     async def shares(
-        self, scope: ReadScope, by: str, *, at: str = "", quota: str = ""
+        self, scope: QueryScope, by: str, *, at: str = "", quota: str = ""
     ) -> "QueryAnswer[UsageShare]":
         """Return the shares of each `cluster` or `namespace` in quotas over many namespaces."""
         ...
 
-    async def limits(self, scope: ReadScope) -> "QueryAnswer[QuotaLimit]":
+    async def limits(self, scope: QueryScope) -> "QueryAnswer[QuotaLimit]":
         """Return the limits of quotas, with what each covers and selects."""
         ...
 
     async def holders(
-        self, scope: ReadScope, *, at: str = "", pods: bool = False, root: str = ""
+        self, scope: QueryScope, *, at: str = "", pods: bool = False, root: str = ""
     ) -> "QueryAnswer[HolderCharge]":
         """Return the charged objects; with `pods` or of a `root` also pods within a root."""
         ...
 
-    async def holds(self, scope: ReadScope, *, at: str = "") -> "QueryAnswer[OpenHold]":
+    async def holds(self, scope: QueryScope, *, at: str = "") -> "QueryAnswer[OpenHold]":
         """Return the attempts that are not settled."""
         ...
 
@@ -104,19 +98,19 @@ class LedgerQueries(Protocol):
         ...
 
     async def events(
-        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+        self, scope: QueryScope, *, since: str = "", until: str = "", limit: int
     ) -> "QueryAnswer[HistoryEvent]":
         """Return the events of a range, oldest first."""
         ...
 
     async def denials(
-        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+        self, scope: QueryScope, *, since: str = "", until: str = "", limit: int
     ) -> "QueryAnswer[PastDenial]":
         """Return the denials of a range, newest first."""
         ...
 
     async def drift(
-        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+        self, scope: QueryScope, *, since: str = "", until: str = "", limit: int
     ) -> "DriftAnswer[Correction]":
         """Return the corrections of a range, newest first, and unrecognized users."""
         ...
@@ -129,6 +123,6 @@ class LedgerQueries(Protocol):
         """Return the nodes on which the pods of the manifest in a file fit."""
         ...
 
-    async def waiting(self, scope: ReadScope) -> "QueryAnswer[WaitingRow]":
+    async def waiting(self, scope: QueryScope) -> "QueryAnswer[WaitingRow]":
         """Return the pods that wait behind the scheduling gate, at no position of the log."""
         ...

@@ -7,8 +7,9 @@ import msgspec
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.progress import bar
 from gpuledger.reading import reply_errors
-from gpuledger.reading.ledger_queries import QueryAnswer, ReadScope
+from gpuledger.reading.ledger_queries import QueryAnswer
 from gpuledger.reading.service_connection import ServiceConnection, ServiceReply
+from projections.queries.query_scope import QueryScope
 
 PAGE_ROWS: Final = 5_000
 """Most rows of one answer of the service."""
@@ -31,7 +32,7 @@ class PagedQuestion(msgspec.Struct, frozen=True):
     """
 
     resource: str
-    scope: ReadScope
+    scope: QueryScope
     params: dict[str, str]
     cursor: str = "after"
     fixed: str = ""

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.reading.ledger_queries import DriftAnswer, LedgerQueries, QueryAnswer, ReadScope
+from gpuledger.reading.ledger_queries import DriftAnswer, LedgerQueries, QueryAnswer
 from gpuledger.storage.projection_views import caught_up, paged
 from gpuledger.storage.time_ranges import ordered, stretch, times
 from ledger.runtime.settings.settings import Settings
@@ -40,58 +40,54 @@ class StoreQueries(LedgerQueries):
         self._settings = settings
 
     async def usage(
-        self, scope: ReadScope, *, at: str = "", quota: str = ""
+        self, scope: QueryScope, *, at: str = "", quota: str = ""
     ) -> QueryAnswer[quota_usage.Usage]:
         """Return the lines of quotas."""
-        where = _query_scope(scope)
         return await self._all(
             at,
             lambda view, position, size, after: quota_usage.usage(
-                view, position, where, limit=size, quota=quota, after=after
+                view, position, scope, limit=size, quota=quota, after=after
             ),
         )
 
     async def shares(
-        self, scope: ReadScope, by: str, *, at: str = "", quota: str = ""
+        self, scope: QueryScope, by: str, *, at: str = "", quota: str = ""
     ) -> QueryAnswer[universe_shares.UsageShare]:
         """Return the shares in quotas over many namespaces."""
-        where, breakdown = _query_scope(scope), universe_shares.UsageBreakdown(by)
+        breakdown = universe_shares.UsageBreakdown(by)
         return await self._all(
             at,
             lambda view, position, size, after: universe_shares.shares(
-                view, position, where, breakdown, limit=size, quota=quota, after=after
+                view, position, scope, breakdown, limit=size, quota=quota, after=after
             ),
         )
 
-    async def limits(self, scope: ReadScope) -> QueryAnswer[selecting_quotas.QuotaLimit]:
+    async def limits(self, scope: QueryScope) -> QueryAnswer[selecting_quotas.QuotaLimit]:
         """Return the limits of quotas."""
-        where = _query_scope(scope)
         return await self._all(
             "",
             lambda view, position, size, after: selecting_quotas.quota_limits(
-                view, position, where, limit=size, after=after
+                view, position, scope, limit=size, after=after
             ),
         )
 
     async def holders(
-        self, scope: ReadScope, *, at: str = "", pods: bool = False, root: str = ""
+        self, scope: QueryScope, *, at: str = "", pods: bool = False, root: str = ""
     ) -> QueryAnswer[holder_lists.HolderCharge]:
         """Return the charged objects."""
-        where = _query_scope(scope)
         return await self._all(
             at,
             lambda view, position, size, after: holder_lists.holders(
-                view, position, where, limit=size, after=after, pods=pods, root=root
+                view, position, scope, limit=size, after=after, pods=pods, root=root
             ),
         )
 
-    async def holds(self, scope: ReadScope, *, at: str = "") -> QueryAnswer[holder_lists.OpenHold]:
+    async def holds(self, scope: QueryScope, *, at: str = "") -> QueryAnswer[holder_lists.OpenHold]:
         """Return the attempts that are not settled."""
-        where = _query_scope(scope)
         return await self._all(
             at,
             lambda view, position, size, after: holder_lists.holds(
-                view, position, where, limit=size, after=after
+                view, position, scope, limit=size, after=after
             ),
         )
 
@@ -107,36 +103,33 @@ class StoreQueries(LedgerQueries):
         )
 
     async def events(
-        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+        self, scope: QueryScope, *, since: str = "", until: str = "", limit: int
     ) -> QueryAnswer[event_history.HistoryEvent]:
         """Return the events of a range."""
         async with self._range(since, until) as view:
             first, last = await stretch(view, since, until)
-            rows, more = await event_history.history(
-                view, first, last, _query_scope(scope), limit=limit
-            )
+            rows, more = await event_history.history(view, first, last, scope, limit=limit)
         return QueryAnswer(view.head.position, view.head.position, rows, more[0] if more else 0)
 
     async def denials(
-        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+        self, scope: QueryScope, *, since: str = "", until: str = "", limit: int
     ) -> QueryAnswer[denial_history.PastDenial]:
         """Return the denials of a range."""
         async with self._range(since, until) as view:
             begin, end = await times(view, since, until)
             rows, more = await denial_history.denials(
-                view, _query_scope(scope), limit=limit, since=begin, until=end
+                view, scope, limit=limit, since=begin, until=end
             )
         return QueryAnswer(view.head.position, view.head.position, rows, more)
 
     async def drift(
-        self, scope: ReadScope, *, since: str = "", until: str = "", limit: int
+        self, scope: QueryScope, *, since: str = "", until: str = "", limit: int
     ) -> DriftAnswer[drift_report.Correction]:
         """Return the corrections of a range, and unrecognized users."""
-        where = _query_scope(scope)
         async with self._range(since, until) as view:
             begin, end = await times(view, since, until)
-            rows, more = await drift_report.drift(view, where, limit=limit, since=begin, until=end)
-            users = await unrecognized_users.unrecognized_users(view, where)
+            rows, more = await drift_report.drift(view, scope, limit=limit, since=begin, until=end)
+            users = await unrecognized_users.unrecognized_users(view, scope)
         head = view.head.position
         return DriftAnswer(head, head, rows, more[0] if more else 0, users)
 
@@ -152,7 +145,7 @@ class StoreQueries(LedgerQueries):
 
         return await fit_of_manifest.fit(self._settings, file, namespace, at)
 
-    async def waiting(self, scope: ReadScope) -> "QueryAnswer[WaitingRow]":
+    async def waiting(self, scope: QueryScope) -> "QueryAnswer[WaitingRow]":
         """Raise CommandError: the log has no waiting pods."""
         raise CommandError(
             Exit.USAGE,
@@ -170,7 +163,3 @@ class StoreQueries(LedgerQueries):
         ordered(since, until)
         async with caught_up(self._settings, "") as (view, _):
             yield view
-
-
-def _query_scope(scope: ReadScope) -> QueryScope:
-    return QueryScope(scope.namespace, scope.cluster)

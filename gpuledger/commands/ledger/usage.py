@@ -28,7 +28,8 @@ from ledger.runtime.settings.setting_sources import LoadedSettings
 
 if TYPE_CHECKING:
     from gpuledger.cli.tables.top_screen import TopState
-    from gpuledger.reading.ledger_queries import LedgerQueries, ReadScope
+    from gpuledger.reading.ledger_queries import LedgerQueries
+    from projections.queries.query_scope import QueryScope
 
 
 class BreakdownOption(StrEnum):
@@ -128,7 +129,7 @@ async def top(
         _print(state)
 
 
-async def _state(queries: "LedgerQueries", scope: "ReadScope") -> "TopState":
+async def _state(queries: "LedgerQueries", scope: "QueryScope") -> "TopState":
     """Return the present state. Raises CommandError if quotas cannot be read."""
     from gpuledger.cli.exit_codes import CommandError
     from gpuledger.cli.tables.top_screen import state_of

@@ -22,14 +22,15 @@ from support.servers.service_process import ServiceProcess, running_service
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.reading import paged_reads
-from gpuledger.reading.ledger_queries import LedgerQueries, ReadScope
+from gpuledger.reading.ledger_queries import LedgerQueries
 from gpuledger.reading.query_source import ledger_queries
 from ledger.runtime.settings import setting_sources
+from projections.queries.query_scope import QueryScope
 
 pytestmark = pytest.mark.integration
 
 SHOWN_SECONDS = 30.0
-ALL, TEAM, EAST = ReadScope(), ReadScope("team-a"), ReadScope("", "east")
+ALL, TEAM, EAST = QueryScope(), QueryScope("team-a"), QueryScope("", "east")
 Question = Callable[[LedgerQueries, "Times"], Awaitable[Any]]
 
 
@@ -95,7 +96,7 @@ QUESTIONS: dict[str, Question] = {
 """Questions whose answers have rows."""
 
 EMPTY: dict[str, Question] = {
-    "events of another namespace": lambda source, _: source.events(ReadScope("none"), limit=9),
+    "events of another namespace": lambda source, _: source.events(QueryScope("none"), limit=9),
     "denials before all": lambda source, times: source.denials(ALL, until="3", limit=9),
     "drift before all": lambda source, times: source.drift(ALL, until=times[9], limit=9),
     "usage before all": lambda source, _: source.usage(ALL, at="2001-01-01"),

@@ -6,9 +6,9 @@ import pytest
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.reading import access_files
-from gpuledger.reading.ledger_queries import ReadScope
 from gpuledger.reading.query_source import CLUSTER, SERVICE, STORE, chosen, ledger_queries
 from ledger.runtime.settings.setting_sources import LoadedSettings, load
+from projections.queries.query_scope import QueryScope
 
 URL = "https://ledger"
 
@@ -76,7 +76,7 @@ async def ask(loaded: LoadedSettings, of_store: tuple[str, ...] = ()) -> str:
     """Return the error of a question."""
     with pytest.raises(CommandError) as refused:
         async with ledger_queries(loaded, of_store=of_store) as queries:
-            await queries.usage(ReadScope())
+            await queries.usage(QueryScope())
     return str(refused.value)
 
 
@@ -127,7 +127,7 @@ async def test_the_namespace_of_the_context_is_the_default(empty_home: Path) -> 
         "clusters: [{name: c, cluster: {server: 'https://api'}}]\n"
     )
     async with ledger_queries(given({})) as queries:
-        assert queries.scope("", "") == ReadScope("team-a")
-        assert queries.scope("other", "east") == ReadScope("other", "east")
-        assert queries.scope("", "", everywhere=True) == ReadScope()
-        assert queries.scope("other", "", everywhere=True) == ReadScope()
+        assert queries.scope("", "") == QueryScope("team-a")
+        assert queries.scope("other", "east") == QueryScope("other", "east")
+        assert queries.scope("", "", everywhere=True) == QueryScope()
+        assert queries.scope("other", "", everywhere=True) == QueryScope()

@@ -15,9 +15,10 @@ from gpuledger.commands.ledger import (
 )
 from gpuledger.reading import query_source
 from gpuledger.reading.http_queries import HttpQueries
-from gpuledger.reading.ledger_queries import LedgerQueries, ReadScope
+from gpuledger.reading.ledger_queries import LedgerQueries
 from gpuledger.reading.service_connection import ServiceConnection
 from ledger.runtime.settings.setting_sources import LoadedSettings, load
+from projections.queries.query_scope import QueryScope
 
 COMMANDS = (
     usage.usage,
@@ -39,7 +40,7 @@ class Asked(Exception):
 class OfContext(HttpQueries):
     """A source with a default namespace, which answers nothing."""
 
-    def scope(self, *given: Any, **more: Any) -> ReadScope:
+    def scope(self, *given: Any, **more: Any) -> QueryScope:
         raise Asked(super().scope(*given, **more))
 
 
@@ -65,4 +66,4 @@ async def test_a_command_asks_for_the_namespace_that_is_given(
     ):
         with pytest.raises(Asked) as asked:
             await command(load({}, {}), **options)
-        assert asked.value.args == (ReadScope(namespace),), options
+        assert asked.value.args == (QueryScope(namespace),), options

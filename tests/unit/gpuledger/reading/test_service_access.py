@@ -19,9 +19,9 @@ from support.servers.tls_server import ClientAuthority
 
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.reading import paged_reads, service_connection
-from gpuledger.reading.ledger_queries import ReadScope
 from gpuledger.reading.query_source import ledger_queries
 from ledger.runtime.settings.setting_sources import load
+from projections.queries.query_scope import QueryScope
 
 HEADERS = {"Gpuledger-Api": "2", "Gpuledger-Position": "7", "Gpuledger-Head": "9"}
 NO_ROWS: dict[str, Any] = {"text": "[]", "headers": HEADERS}
@@ -57,7 +57,7 @@ def kubeconfig(layer: Aggregator, user: dict[str, Any], **cluster: Any) -> str:
 async def head(path: str, namespace: str = "n") -> int:
     """Ask for the usage of a namespace, and return the position of the projection."""
     async with ledger_queries(load({"kubeconfig": path}, {})) as queries:
-        return (await queries.usage(ReadScope(namespace))).head
+        return (await queries.usage(QueryScope(namespace))).head
 
 
 async def refusal(path: str) -> CommandError:
@@ -244,9 +244,9 @@ async def test_an_older_service_is_refused_where_it_would_ignore_a_parameter(
     layer.reply(text="[]", headers=HEADERS | {"Gpuledger-Api": "1"})
     path = kubeconfig(layer, {"token": TOKEN})
     async with ledger_queries(load({"kubeconfig": path}, {})) as queries:
-        await queries.denials(ReadScope("n"), since="2026-01-01", limit=9)
+        await queries.denials(QueryScope("n"), since="2026-01-01", limit=9)
         with pytest.raises(CommandError, match="is older than this command"):
-            await queries.denials(ReadScope("n"), until="2026-01-01", limit=9)
+            await queries.denials(QueryScope("n"), until="2026-01-01", limit=9)
 
 
 async def test_a_silent_server_ends_the_command_at_the_deadline(
@@ -276,9 +276,9 @@ async def test_a_connection_that_is_not_made_ends_at_its_own_deadline(
 @pytest.mark.parametrize(
     ("ask", "cursor", "fixed"),
     [
-        (lambda queries: queries.holders(ReadScope("n")), "after", "at"),
-        (lambda queries: queries.events(ReadScope("n"), limit=9), "after", "to"),
-        (lambda queries: queries.denials(ReadScope("n"), limit=9), "before", ""),
+        (lambda queries: queries.holders(QueryScope("n")), "after", "at"),
+        (lambda queries: queries.events(QueryScope("n"), limit=9), "after", "to"),
+        (lambda queries: queries.denials(QueryScope("n"), limit=9), "before", ""),
     ],
 )
 async def test_later_pages_are_as_of_the_position_of_the_first(
