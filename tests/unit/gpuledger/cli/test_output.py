@@ -108,3 +108,9 @@ def test_one_object_is_whole_on_a_narrow_terminal(
     show_one(Row(digest, 1, {}), COLUMNS, Format.TABLE)
     first, *_ = capsys.readouterr().out.splitlines()
     assert first.split() == ["NAME", digest]
+
+
+def test_names_are_harmless_and_each_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [Row("b\x1b[2J", 1, {}), Row("a", 1, {}), Row("b\x1b[2J", 2, {})]
+    show_rows(rows, COLUMNS, Format.NAME, "nothing")
+    assert capsys.readouterr() == ("b\\x1b[2J\na\n", "")
