@@ -33,7 +33,10 @@ _TABLE_LEAST: Final = 3
 
 
 class TopState(msgspec.Struct, frozen=True):
-    """The quotas and cards as of a position, the fullest first; `note` is why cards are missing."""
+    """The quotas as of a position, and the cards read after them, the fullest first.
+
+    `note` is why cards are missing.
+    """
 
     position: int
     head: int
