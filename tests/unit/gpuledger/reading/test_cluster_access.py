@@ -43,8 +43,8 @@ def test_the_service_account_of_a_pod_is_a_context(tmp_path: Path) -> None:
     for name, content in (("token", "t"), ("namespace", "team-a\n")):
         (tmp_path / name).write_text(content)
     assert context_of_pod({}, tmp_path) is None
-    found = context_of_pod(IN_POD, tmp_path)
-    assert found is not None
-    assert (found.cluster.server, found.namespace) == ("https://[fd00::1]:443", "team-a")
-    assert found.user.token_file == str(tmp_path / "token")
-    assert found.cluster.certificate_authority == str(tmp_path / "ca.crt")
+    account = context_of_pod(IN_POD, tmp_path)
+    assert account is not None
+    assert (account.cluster.server, account.namespace) == ("https://[fd00::1]:443", "team-a")
+    assert account.user.token_file == str(tmp_path / "token")
+    assert account.cluster.certificate_authority == str(tmp_path / "ca.crt")
