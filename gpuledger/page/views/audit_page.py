@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from gpuledger.page.contents.correction_rows import CorrectionRow, correction_row
+from gpuledger.page.contents.shown_health import lag_of, shown_health
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.page_source import LogHealth
@@ -41,7 +42,7 @@ class AuditReportPage(msgspec.Struct, frozen=True, kw_only=True):
 async def audit(request: PageRequest) -> AuditReportPage:
     """Return the audit of the namespaces in the parameters. Raises PageError, InvalidParameter."""
     await request.require("drift", request.namespace)
-    health = await request.source.health()
+    health = await shown_health(request, in_full=not request.namespace)
     rows, more = await drift(
         request.view,
         request.scope,
@@ -52,7 +53,7 @@ async def audit(request: PageRequest) -> AuditReportPage:
         head=await record_head(request.view, request.position),
         head_href=_record(request, request.position),
         health=health,
-        lag=max(0, (health.position or 0) - request.view.head.position),
+        lag=lag_of(request, health),
         namespace=request.namespace,
         corrections=[AuditRow(correction_row(row), _record(request, row.position)) for row in rows],
         next_page=request.here(before=f"{more[0]}.{more[1]}") if more else "",

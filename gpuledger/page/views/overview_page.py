@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from gpuledger.page.contents.shown_health import lag_of, shown_health
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.page_source import WAITING_MAX, LogHealth
@@ -25,8 +26,6 @@ ROWS_MAX: Final = 50
 
 QUOTAS_MAX: Final = 5_000
 """Quotas that are sorted, by name."""
-
-_PROBLEM: Final = "The service reports a problem with its log. Ask its operator."
 
 QUOTAS_AT_ONCE: Final = 250
 """Quotas that are read in one step; the service answers reviews between two steps."""
@@ -92,7 +91,7 @@ async def overview(request: PageRequest) -> Overview:
     """Return the parts that the viewer may read. Raises PageError, InvalidParameter."""
     scope, number = request.scope, request.number("page", 1, 1_000)
     may_use = await request.may("usage", scope.namespace)
-    health = await _health(request, in_full=may_use and not scope.namespace)
+    health = await shown_health(request, in_full=may_use and not scope.namespace)
     if scope.namespace and not may_use:
         await request.require("usage", scope.namespace)
     lines, is_complete = await _lines(request, scope) if may_use else ([], True)
@@ -106,16 +105,8 @@ async def overview(request: PageRequest) -> Overview:
         waiting=await _waiting(request, scope),
         denials=await _denials(request, scope),
         health=health,
-        lag=max(0, (health.position or 0) - request.view.head.position),
+        lag=lag_of(request, health),
     )
-
-
-async def _health(request: PageRequest, *, in_full: bool) -> LogHealth:
-    """Return the state of the log; its problems name addresses, which not every viewer may see."""
-    health = await request.source.health()
-    if in_full or not health.problems:
-        return health
-    return msgspec.structs.replace(health, problems=(_PROBLEM,))
 
 
 async def _lines(request: PageRequest, scope: QueryScope) -> tuple[list[Usage], bool]:

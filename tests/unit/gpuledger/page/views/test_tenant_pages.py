@@ -10,6 +10,7 @@ import pytest
 from support.pages.page_harness import FakeSource, Tenant, pages
 from support.pages.two_tenants import LAST, OWN, SECRETS, SHARED, THEIRS, two_tenants
 
+from gpuledger.page.page_source import LogHealth
 from webhook.gates.waiting_report import WaitingRow
 
 
@@ -221,6 +222,17 @@ async def test_the_audit_shows_head_and_corrections(operator: httpx2.AsyncClient
     assert "did not pass the webhook" in text
     early = (await operator.get("/page/audit?at=5")).text
     assert "No correction is recorded" in early
+
+
+async def test_the_audit_of_a_tenant_has_no_addresses_of_the_log(projection: Path) -> None:
+    health = LogHealth(None, "a test", problems=("nats://10.0.0.1 does not answer",))
+    source = FakeSource(health=health)
+    async with pages(projection, viewer=Tenant("red"), source=source) as client:
+        text = (await client.get("/page/audit?namespace=red")).text
+    assert "10.0.0.1" not in text
+    assert "Ask its operator" in text
+    async with pages(projection, source=source) as client:
+        assert "10.0.0.1" in (await client.get("/page/audit")).text
 
 
 async def test_records_are_linked_to_their_neighbours(
