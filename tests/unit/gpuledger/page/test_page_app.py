@@ -174,6 +174,7 @@ async def test_forms_have_a_largest_size_and_number(
 
     serve_view(monkeypatch, view)
     monkeypatch.setattr(page_app, "FORMS_MAX", 2)
+    monkeypatch.setattr(page_app, "FORMS_OF_ONE_MAX", 6)
     form = {"form_token": TOKENS.token("local")}
     async with pages(projection) as client:
         sent = [client.post("/page/tried", data=form) for _ in range(6)]
