@@ -30,7 +30,7 @@ from gpuledger.page.serving.static_files import static_file
 from gpuledger.page.viewer import Viewer
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
-from projections.queries.moments import InvalidMoment, resolve, time_of
+from projections.queries.moments import time_of
 from projections.store.readers import CONNECTIONS, ProjectionView, Readers
 from projections.store.store_writer import StoreError
 
@@ -177,12 +177,9 @@ class PageApp:
         query = request.query_params
         if len(query.multi_items()) > len(query):
             raise PageError(400, "A parameter is given more than once.", remedy="Give each once.")
-        at = query.get("at") or None
-        try:
-            moment = query_parameters.moment(query, "at") if at else None
-            position = await resolve(view, moment)
-        except InvalidMoment as error:
-            raise InvalidParameter("at", query["at"], message=str(error)) from error
+        position = view.head.position
+        if query.get("at"):
+            position = await query_parameters.position(view, query, "at")
         return PageRequest(
             path=request.url.path,
             query=query,

@@ -5,8 +5,9 @@ from typing import Final, TypeVar
 
 from starlette.datastructures import QueryParams
 
-from projections.queries.moments import InvalidMoment, Moment, parse
+from projections.queries.moments import InvalidMoment, Moment, parse, resolve
 from projections.queries.query_scope import QueryScope
+from projections.store.readers import ProjectionView
 
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 5_000
@@ -55,6 +56,16 @@ def moment(query: QueryParams, name: str) -> Moment | None:
         return parse(value)
     except InvalidMoment as error:
         raise InvalidParameter(name, value, message=str(error)) from error
+
+
+async def position(view: ProjectionView, query: QueryParams, name: str) -> int:
+    """Read a position or time and return its position, the last one when it is not given. Raises
+    InvalidParameter.
+    """
+    try:
+        return await resolve(view, moment(query, name))
+    except InvalidMoment as error:
+        raise InvalidParameter(name, query[name], message=str(error)) from error
 
 
 def choice(query: QueryParams, name: str, choices: type[Choice]) -> Choice | None:

@@ -32,7 +32,6 @@ from projections.queries.moments import (
     Moment,
     ReversedRange,
     positions_between,
-    resolve,
     rfc3339,
     time_of,
     times_between,
@@ -123,16 +122,9 @@ def _refuse(status: int, message: str, **details: str) -> Response:
     return Response(body, status_code=status, media_type="application/json")
 
 
-async def _position(view: ProjectionView, request: Request, name: str) -> int:
-    try:
-        return await resolve(view, query_parameters.moment(request.query_params, name))
-    except InvalidMoment as error:
-        raise InvalidParameter(name, request.query_params[name], message=str(error)) from error
-
-
 async def _usage(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
-    position = await _position(view, request, "at")
+    position = await query_parameters.position(view, request.query_params, "at")
     scope, limit = query_parameters.scope(query), query_parameters.limit(query)
     quota, after = query_parameters.text(query, "quota"), query_parameters.text(query, "after")
     by = query_parameters.choice(query, "by", UsageBreakdown)
@@ -155,7 +147,7 @@ async def _usage(view: ProjectionView, request: Request) -> Answer:
 
 async def _holders(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
-    position = await _position(view, request, "at")
+    position = await query_parameters.position(view, request.query_params, "at")
     scope, limit = query_parameters.scope(query), query_parameters.limit(query)
     after, root = query_parameters.text(query, "after"), query_parameters.text(query, "root")
     pods = query_parameters.flag(query, "pods")
@@ -167,7 +159,7 @@ async def _holders(view: ProjectionView, request: Request) -> Answer:
 
 async def _holds(view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
-    position = await _position(view, request, "at")
+    position = await query_parameters.position(view, request.query_params, "at")
     scope, limit = query_parameters.scope(query), query_parameters.limit(query)
     after = query_parameters.text(query, "after")
     return position, *await holds(view, position, scope, limit=limit, after=after)
@@ -181,7 +173,7 @@ async def _cards(view: ProjectionView, request: Request) -> Answer:
         raise InvalidParameter(
             "namespace", namespace, message="cards belong to no namespace: leave it out"
         )
-    position = await _position(view, request, "at")
+    position = await query_parameters.position(view, request.query_params, "at")
     cluster, node = query_parameters.text(query, "cluster"), query_parameters.text(query, "node")
     after, pods = query_parameters.text(query, "after"), query_parameters.flag(query, "pods")
     limit = query_parameters.limit(query)

@@ -53,10 +53,15 @@ async def resolve(view: ProjectionView, moment: Moment | None) -> int:
         if moment > head:
             raise InvalidMoment(f"position {moment} is not projected yet, the last one is {head}")
         return moment
+    return await position_at(view, microseconds(moment))
+
+
+async def position_at(view: ProjectionView, time: int) -> int:
+    """Return the last position at a time in µs of Unix time, 0 before the first record."""
     statement = (
         "SELECT position FROM records WHERE time <= ? ORDER BY time DESC, position DESC LIMIT 1"
     )
-    async with view.connection.execute(statement, (microseconds(moment),)) as rows:
+    async with view.connection.execute(statement, (time,)) as rows:
         row = await rows.fetchone()
     return int(row[0]) if row is not None else 0
 

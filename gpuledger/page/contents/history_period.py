@@ -7,7 +7,7 @@ import msgspec
 from gpuledger.page.page_request import PageRequest
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
-from projections.queries.moments import InvalidMoment, resolve, time_of
+from projections.queries.moments import position_at, time_of
 
 DEFAULT_LENGTH: Final = 86_400 * 1_000_000
 """Length of the period without `from`, in µs."""
@@ -39,7 +39,7 @@ async def history_period(request: PageRequest) -> HistoryPeriod:
     end = await time_of(request.view, last)
     first = await _position(request, "from")
     if first is None:
-        first = await _at_time(request, end - DEFAULT_LENGTH)
+        first = await position_at(request.view, end - DEFAULT_LENGTH)
     if first > last:
         raise InvalidParameter(
             "from", request.query.get("from", ""), message=f"it is after position {last}"
@@ -52,18 +52,4 @@ async def _position(request: PageRequest, name: str) -> int | None:
     """Return the position of a moment in a parameter, None when it is empty or not given."""
     if not request.query.get(name):
         return None
-    moment = query_parameters.moment(request.query, name)
-    try:
-        return await resolve(request.view, moment)
-    except InvalidMoment as error:
-        raise InvalidParameter(name, request.query[name], message=str(error)) from error
-
-
-async def _at_time(request: PageRequest, time: int) -> int:
-    """Return the last position at a time in µs of Unix time, 0 before the first record."""
-    statement = (
-        "SELECT position FROM records WHERE time <= ? ORDER BY time DESC, position DESC LIMIT 1"
-    )
-    async with request.view.connection.execute(statement, (time,)) as rows:
-        row = await rows.fetchone()
-    return int(row[0]) if row is not None else 0
+    return await query_parameters.position(request.view, request.query, name)
