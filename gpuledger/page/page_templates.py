@@ -11,8 +11,9 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from gpuledger.cli.tables.display_texts import harmless
 from gpuledger.page.page_paths import HOME
-from gpuledger.page.quantity_texts import amount_text, percent_text, time_text, visible, with_breaks
+from gpuledger.page.quantity_texts import amount_text, percent_text, time_text, with_breaks
 from gpuledger.page.serving.static_files import EDITION
 from gpuledger.version import VERSION
 
@@ -30,7 +31,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters |= {
-        "visible": visible,
+        "visible": harmless,
         "breaks": with_breaks,
         "amount": amount_text,
         "percent": percent_text,

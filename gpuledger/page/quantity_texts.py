@@ -6,6 +6,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from gpuledger.cli.tables.display_texts import harmless
 from ledger.core.model.accounts import resource_of
 from ledger.core.model.display_names import measure
 
@@ -15,22 +16,9 @@ _MIB_OF_GIB: Final = 1024
 _TO_THE_SECOND: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def visible(name: str) -> str:
-    """Return a name with invisible characters as escapes, so that no name imitates another.
-
-    Control characters and marks of direction are invisible, for example.
-    """
-    if name.isprintable():
-        return name
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in name
-    )
-
-
 def with_breaks(name: str) -> Markup:
-    """Return a visible name as HTML that a browser breaks after `/` and `.`."""
-    return Markup("<wbr>").join(_AFTER_BREAK.split(visible(name)))
+    """Return a harmless name as HTML that a browser breaks after `/` and `.`."""
+    return Markup("<wbr>").join(_AFTER_BREAK.split(harmless(name)))
 
 
 def amount_text(value: int, key: str) -> str:
@@ -52,7 +40,7 @@ def _memory(mib: int) -> str:
 
 
 def percent_text(part: int, whole: int) -> str:
-    """Return a part in percent of a whole, "no limit" of a whole of 0 without a part."""
+    """Return a part in percent of a whole; a part of nothing is "over", and no part of it 0 %."""
     if whole <= 0:
         return "0 %" if part <= 0 else "over"
     return f"{100 * part / whole:.0f} %"

@@ -102,7 +102,10 @@ def columns_of(text: str) -> int:
 
 
 def harmless(cell: str) -> str:
-    """Escape unprintable characters, so that names cannot forge lines or control a terminal."""
+    """Escape unprintable characters, such as control characters and marks of direction.
+
+    Otherwise a name could imitate another one, forge lines or control a terminal.
+    """
     if cell.isprintable():
         return cell
     return "".join(
