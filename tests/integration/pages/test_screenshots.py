@@ -46,7 +46,7 @@ def test_picture_of_a_page_is_small_enough_to_keep(visit: Visit, name: str, tmp_
     height = visit.page.evaluate("document.documentElement.scrollHeight")
     visit.resize(width, min(height, HEIGHT_MAX))
     picture = tmp_path / f"page-{name}.png"
-    save(visit.page, picture, full=False)
+    save(visit.page, picture)
     assert picture.stat().st_size > 5_000
     if KEPT_IN:
         _keep(picture, Path(KEPT_IN))

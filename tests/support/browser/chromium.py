@@ -120,10 +120,10 @@ def visiting(browser: Browser, origin: str, **context: Any) -> Iterator[Visit]:
         yield Visit(opened.new_page(), origin)
 
 
-def save(page: Page, path: Path, *, full: bool = True) -> None:
-    """Write a picture of a page."""
+def save(page: Page, path: Path) -> None:
+    """Write a picture of what a page shows in its window."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=os.fspath(path), full_page=full, animations="disabled", caret="hide")
+    page.screenshot(path=os.fspath(path), animations="disabled", caret="hide")
 
 
 _OVERFLOW: Final = """() => {

@@ -122,7 +122,6 @@ class Root:
         self.uid = uid_of(namespace, self.key)
         self.pods = Pods(day, namespace, shape, actor)
         self.version = 0
-        self._replicas = 0
         self._generation = 0
         self._born = 0
 
@@ -152,7 +151,6 @@ class Root:
         """End it and its pods."""
         for name in list(self.pods.alive):
             self.pods.delete(name, cause)
-        self._replicas = 0
         version = self.day.number()
         self.day.do(commands.End(self.namespace, self.key, self.uid, version, cause, WATCH))
 
