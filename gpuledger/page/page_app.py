@@ -235,7 +235,6 @@ def _context(page: PageDefinition, request: PageRequest) -> dict[str, object]:
         "title": page.title,
         "home": request.href(HOME),
         "logout": LOGOUT,
-        "paths": {other.path for other in PAGES},
         "navigation": links,
         "kept": [(n, v) for n, v in request.query.items() if n not in ("at", "page")],
         "refreshes": not (page.form or request.is_past or request.is_paused),

@@ -22,12 +22,10 @@ class LogHealth(msgspec.Struct, frozen=True):
     `position` is None when the log cannot be reached, with the reason in `problems`, and without
     problems where the page does not ask for it, as in a store without a noted head. `origin` is the
     source of the page in words.
-    `head` is the hash of the last record in hex, "" if it is not known.
     """
 
     position: int | None
     origin: str
-    head: str = ""
     problems: tuple[str, ...] = ()
 
 

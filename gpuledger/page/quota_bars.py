@@ -14,12 +14,11 @@ WIDTH: Final = 1000
 
 
 class BarSegment(msgspec.Struct, frozen=True):
-    """A part of a bar: `kind` is committed, reserved, over or free; `amount` is in its unit."""
+    """A part of a bar: `kind` is committed, reserved, over or free."""
 
     kind: str
     x: int
     width: int
-    amount: int
 
 
 class QuotaBar(msgspec.Struct, frozen=True):
@@ -48,6 +47,6 @@ def quota_bar(line: Usage) -> QuotaBar:
         end = begin + amount
         x, until = WIDTH * begin // whole, WIDTH * end // whole
         if amount:
-            segments.append(BarSegment(kind, x, max(1, until - x), amount))
+            segments.append(BarSegment(kind, x, max(1, until - x)))
         begin = end
     return QuotaBar(tuple(segments), min(WIDTH, WIDTH * max(0, line.limit) // whole))

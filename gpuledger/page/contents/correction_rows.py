@@ -10,7 +10,7 @@ from ledger.core.model.display_names import display
 from ledger.core.model.events import Cause
 from projections.queries.drift_report import Correction
 
-_CAUSES: Final = {
+_CAUSES: Final[dict[str, str]] = {
     Cause.UNRESERVED: "The object exists without a reservation: its request did not pass the"
     " webhook, or a quota is newer. The ledger charged it.",
     Cause.LATE: "The object was stored after its reservation had ended. The ledger charged it"
@@ -46,7 +46,7 @@ def correction_row(correction: Correction) -> CorrectionRow:
         correction.namespace,
         correction.key,
         correction.cause,
-        _explanation(correction.cause),
+        _CAUSES.get(correction.cause, ""),
         amounts_text(correction.amounts),
         [
             f"{display(line.account)}: {amount_text(line.used, line.resource)} of"
@@ -54,8 +54,3 @@ def correction_row(correction: Correction) -> CorrectionRow:
             for line in correction.over
         ],
     )
-
-
-def _explanation(cause: str) -> str:
-    known = {str(name): text for name, text in _CAUSES.items()}
-    return known.get(cause, "")

@@ -57,9 +57,7 @@ class StoreSource:
             head = noted(self._settings)
         except CommandError as error:
             return LogHealth(None, self._origin, problems=(str(error),))
-        if head is None:
-            return LogHealth(None, self._origin)
-        return LogHealth(head.position, self._origin, head.hash)
+        return LogHealth(None if head is None else head.position, self._origin)
 
     async def explain(
         self, manifest: bytes, namespace: str, user: str, *, own_holders: bool

@@ -8,10 +8,8 @@ from typing import Final
 
 import msgspec
 
-from extender.analysis.fit_report_cards import CardVerdict
-from extender.analysis.fit_suggestions import FitSuggestion
 from gpuledger.cli import manifest_document
-from gpuledger.manifest_fit.fit_report import CardPart, FitReport, NodeFit, PodFit, ReasonCount
+from gpuledger.manifest_fit.fit_report import FitReport, NodeFit, PodFit
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_errors import ManifestError, PageError
 from gpuledger.page.page_request import PageRequest
@@ -38,21 +36,11 @@ class FitProblem(msgspec.Struct, frozen=True):
     line: int = 0
 
 
-class NodeAnswer(msgspec.Struct, frozen=True):
-    """A node: the cards that the pod would have, and its cards with the reasons against them."""
-
-    fit: NodeFit
-    taken: list[CardPart]
-    cards: list[CardVerdict]
-
-
 class PodAnswer(msgspec.Struct, frozen=True):
     """A pod of the manifest; `more` nodes are not shown."""
 
     fit: PodFit
-    nodes: list[NodeAnswer]
-    reasons: list[ReasonCount]
-    changes: list[FitSuggestion]
+    nodes: list[NodeFit]
     more: int
 
 
@@ -122,8 +110,8 @@ async def _answered(request: PageRequest, page: WouldItFit) -> WouldItFit:
 
 
 def _pod(fit: PodFit) -> PodAnswer:
-    shown = [NodeAnswer(node, node.taken, node.cards) for node in fit.nodes[:NODES_SHOWN]]
-    return PodAnswer(fit, shown, fit.reasons, fit.changes, max(0, fit.total - len(shown)))
+    shown = fit.nodes[:NODES_SHOWN]
+    return PodAnswer(fit, shown, max(0, fit.total - len(shown)))
 
 
 async def _problem(error: PageError, manifest: str) -> FitProblem:

@@ -7,6 +7,7 @@ import msgspec
 
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
+from projections.api import query_parameters
 from projections.queries.query_scope import NumberedNamespace
 from projections.queries.tenants.namespace_search import namespaces_named
 
@@ -42,8 +43,8 @@ class NamespaceList(msgspec.Struct, frozen=True):
 
 async def namespace_list(request: PageRequest) -> NamespaceList:
     """Return the namespaces whose usage the viewer may list. Raises PageError."""
-    prefix, after = request.text("prefix"), request.number("after", _NUMBER_MAX, _NUMBER_MAX)
-    start = 0 if after == _NUMBER_MAX else after
+    prefix = request.text("prefix")
+    after = query_parameters.number(request.query, "after", 0, _NUMBER_MAX)
     everything = await request.may("usage")
     if not everything and not prefix:
         return NamespaceList("", [], "", reviewed=True)
@@ -53,7 +54,7 @@ async def namespace_list(request: PageRequest) -> NamespaceList:
         prefix,
         limit=ROWS_MAX if everything else REVIEWED_MAX,
         cluster=request.cluster,
-        after=start,
+        after=after,
     )
     if not everything:
         rows = await _readable(request, rows)

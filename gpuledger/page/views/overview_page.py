@@ -34,12 +34,9 @@ DAY: Final = 24 * 3_600 * 1_000_000
 
 
 class QuotaRow(msgspec.Struct, frozen=True):
-    """A line of a quota with its account and bar. Lines without a namespace are of universe
-    quotas.
-    """
+    """A line of a quota with its bar. Lines without a namespace are of universe quotas."""
 
     line: Usage
-    account: str
     bar: QuotaBar
 
 
@@ -134,9 +131,7 @@ def _is_in(line: Usage, scope: QueryScope) -> bool:
 def _table(lines: list[Usage], number: int, *, is_complete: bool) -> QuotaTable:
     ordered = sorted(lines, key=_pressure, reverse=True)
     first = (number - 1) * ROWS_MAX
-    rows = [
-        QuotaRow(line, line.account, quota_bar(line)) for line in ordered[first : first + ROWS_MAX]
-    ]
+    rows = [QuotaRow(line, quota_bar(line)) for line in ordered[first : first + ROWS_MAX]]
     return QuotaTable(
         rows=rows,
         lines=len(ordered),

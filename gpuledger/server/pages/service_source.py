@@ -45,10 +45,9 @@ class ServiceSource:
         problems = [problem] if problem is not None else []
         if durability is not None:
             problems += durability.problems
-        state = replica.state
         origin = f"the service of cluster {self._settings.cluster}"
-        position = state.position if replica.writer is not None else None
-        return LogHealth(position, origin, state.hash.hex(), tuple(problems))
+        position = replica.state.position if replica.writer is not None else None
+        return LogHealth(position, origin, tuple(problems))
 
     async def explain(
         self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
