@@ -141,6 +141,13 @@ async def test_a_manifest_outside_the_bounds_is_refused(
     assert source.asked == []
 
 
+async def test_a_namespace_longer_than_any_is_refused(projection: Path) -> None:
+    source = Fits()
+    async with pages(projection, source=source) as client:
+        assert (await post(client, "kind: Pod", namespace="n" * 64)).status_code == 400
+    assert source.asked == []
+
+
 async def test_a_source_that_is_not_available_is_a_message_beside_the_form(
     projection: Path,
 ) -> None:

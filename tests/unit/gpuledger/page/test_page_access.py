@@ -1,5 +1,6 @@
 """Access to the pages: this machine, a named proxy, a bearer token, a session, and no other."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from functools import partial
@@ -9,7 +10,8 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
 from support.builders.decide_and_fold import record
 from support.harness.projection_harness import log_of, project
 from support.pages.page_harness import FakeSource
@@ -20,6 +22,8 @@ from gpuledger.page.access.page_access import AccessSettings, PageAccess, PageMo
 from gpuledger.page.access.proxied_user import ProxySettings, proxied_user
 from gpuledger.page.access.session_cookie import NAME, SessionCookies, TokenTooLong
 from gpuledger.page.page_app import PageApp
+from gpuledger.page.page_errors import PageError
+from gpuledger.page.serving import form_body
 from ledger.core.model import commands
 from ledger.core.model.state import State
 from ledger.kube.client.access_review import Subject
@@ -288,6 +292,23 @@ async def test_a_body_without_a_small_form_is_refused(
     assert answer.status_code == status
 
 
+@pytest.mark.parametrize(
+    ("ends", "reason"), [(False, "did not arrive within 0.01 s"), (True, "connection ended")]
+)
+async def test_a_form_that_does_not_arrive_is_refused(
+    ends: bool, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def receive() -> Message:
+        return {"type": "http.disconnect"} if ends else await asyncio.sleep(30, {})
+
+    monkeypatch.setattr(form_body, "SECONDS", 0.01)
+    kind = (b"content-type", b"application/x-www-form-urlencoded")
+    request = Request({"type": "http", "method": "POST", "headers": [kind]}, receive)
+    async with asyncio.timeout(5):
+        with pytest.raises(PageError, match=reason):
+            await form_body.read_form(request)
+
+
 async def test_a_session_ends_in_time_and_with_its_secret(readers: Readers) -> None:
     site = Site(readers, PageMode.LOGIN)
     headers = _cookie({NAME: site.sessions.seal("alice-token")})
@@ -320,6 +341,15 @@ def test_a_sealed_token_is_not_readable_and_bounded() -> None:
 )
 def test_a_login_leads_to_pages_only(wanted: str) -> None:
     assert safe_path(wanted) == "/page/"
+
+
+async def test_a_login_never_leads_to_another_site(readers: Readers) -> None:
+    elsewhere = "https://evil.example/page/"
+    async with Site(readers, PageMode.LOGIN).client() as client:
+        shown = await client.get("/page/login", params={"next": elsewhere})
+        assert "evil.example" not in shown.text
+        signed = await _sign_in(client, "alice-token", next=elsewhere)
+    assert (signed.status_code, signed.headers["location"]) == (303, "/page/")
 
 
 def test_replicas_with_one_certificate_open_the_sessions_of_each_other(tmp_path: Path) -> None:

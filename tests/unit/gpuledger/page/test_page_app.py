@@ -18,6 +18,7 @@ from gpuledger.page.page_app import PageApp
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_errors import PageError
 from gpuledger.page.page_request import PageRequest
+from gpuledger.page.serving.static_files import EDITION
 from ledger.core.model import commands
 from ledger.core.model.state import State
 from projections.store.readers import Readers
@@ -68,6 +69,17 @@ async def test_each_answer_has_the_security_headers(client: httpx2.AsyncClient, 
     assert "script-src" not in policy
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "same-origin"
+
+
+@pytest.mark.parametrize(
+    ("edition", "kept"), [(EDITION, "immutable"), ("", "no-cache"), ("0" * 12, "no-cache")]
+)
+async def test_only_the_current_style_is_kept_by_browsers(
+    client: httpx2.AsyncClient, edition: str, kept: str
+) -> None:
+    answer = await client.get(f"/page/static/page.css?{edition}")
+    assert answer.status_code == 200
+    assert kept in answer.headers["cache-control"]
 
 
 async def test_a_page_is_not_sent_again_until_it_changes(client: httpx2.AsyncClient) -> None:
