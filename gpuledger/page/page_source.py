@@ -58,11 +58,18 @@ class PageSource(Protocol):
         ...
 
     async def fit(
-        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+        self,
+        manifest: bytes,
+        namespace: str,
+        user: str,
+        *,
+        at: str,
+        restricted: bool,
+        own_holders: bool,
     ) -> FitReport:
         """Return the nodes on which a manifest's pods fit, as of `at`, "" for now.
 
         A `restricted` report, for a viewer who may not list the cards of all namespaces, names no
-        node, no card and no pod of another namespace. `own_holders` is that of `explain`.
+        node, no card and no pod of another namespace. The others are those of `explain`.
         """
         ...

@@ -31,12 +31,19 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
 
 
 async def fit_body(
-    settings: Settings, recalled: PastLedger, body: bytes, namespace: str | None
+    settings: Settings,
+    recalled: PastLedger,
+    body: bytes,
+    namespace: str | None,
+    username: str = "",
 ) -> FitReport:
-    """Fit the pods of a manifest in JSON at a moment. Raises BadReview, CommandError."""
+    """Fit the pods of a manifest in JSON at a moment. Raises BadReview, CommandError.
+
+    `namespace` and `username` are used where the manifest has none.
+    """
     preferences = extender_settings(settings).preferences
     context = cluster_context(settings, recalled)
-    explained = await explain_to(settings, recalled, context, body, namespace)
+    explained = await explain_to(settings, recalled, context, body, namespace, username)
     where = explained.namespace.rpartition("/")[2] or namespace or NAMESPACE
     try:
         requests = card_requests(body, where, context.catalog, context.rules)

@@ -69,7 +69,14 @@ class StoreSource:
             return await explain_body(self._settings, body, namespace or None, user)
 
     async def fit(
-        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+        self,
+        manifest: bytes,
+        namespace: str,
+        user: str,
+        *,
+        at: str,
+        restricted: bool,
+        own_holders: bool,
     ) -> FitReport:
         """Return the nodes on which a manifest's pods fit. Raises PageError."""
         assert not restricted, _READS_ALL
@@ -77,7 +84,7 @@ class StoreSource:
         async with self._asking():
             body = await asyncio.to_thread(as_json, manifest, MANIFEST)
             recalled = await self._ledger_at(at)
-            return await fit_body(self._settings, recalled, body, namespace or None)
+            return await fit_body(self._settings, recalled, body, namespace or None, user)
 
     async def _ledger_at(self, at: str) -> PastLedger:
         """Return the ledger at a moment; that of the last question is kept."""

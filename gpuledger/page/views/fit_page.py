@@ -100,6 +100,7 @@ async def _answered(request: PageRequest, page: WouldItFit) -> WouldItFit:
     report = await request.source.fit(
         body,
         page.namespace,
+        page.user,
         at=request.at and str(request.position),
         restricted=restricted,
         own_holders=own_holders,

@@ -63,7 +63,14 @@ class ServiceSource:
             return await self._live.fit.explain(question)
 
     async def fit(
-        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+        self,
+        manifest: bytes,
+        namespace: str,
+        user: str,
+        *,
+        at: str,
+        restricted: bool,
+        own_holders: bool,
     ) -> FitReport:
         """Return the nodes on which a manifest's pods fit now. Raises PageError."""
         if at:
@@ -75,6 +82,7 @@ class ServiceSource:
         question = LiveFitQuestion(
             manifest=manifest,
             namespace=namespace or None,
+            username=user,
             restricted=restricted,
             own_holders=own_holders,
         )

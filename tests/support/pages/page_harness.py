@@ -55,7 +55,14 @@ class FakeSource:
         raise PageError(503, "no ledger")
 
     async def fit(
-        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+        self,
+        manifest: bytes,
+        namespace: str,
+        user: str,
+        *,
+        at: str,
+        restricted: bool,
+        own_holders: bool,
     ) -> FitReport:
         raise PageError(503, "no ledger")
 

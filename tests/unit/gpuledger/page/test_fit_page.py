@@ -32,21 +32,31 @@ class Fits(FakeSource):
         super().__init__()
         self.asked: list[tuple[str, str, bool]] = []
         self.own_holders: list[bool] = []
+        self.users: list[str] = []
         self.error: Exception | None = None
 
     async def explain(
         self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
     ) -> Explanation:
         self.own_holders.append(own_holders)
+        self.users.append(user)
         if self.error is not None:
             raise self.error
         denial = Denial(Reason.QUOTA_EXCEEDED, "no room", transient=True, shortages=(SHORT,))
         return Explanation(False, "no room", "c1/red", "pods/p", {}, denial, ())
 
     async def fit(
-        self, manifest: bytes, namespace: str, *, at: str, restricted: bool, own_holders: bool
+        self,
+        manifest: bytes,
+        namespace: str,
+        user: str,
+        *,
+        at: str,
+        restricted: bool,
+        own_holders: bool,
     ) -> FitReport:
         self.own_holders.append(own_holders)
+        self.users.append(user)
         self.asked.append((namespace, at, restricted))
         card = CardVerdict(0, EVIL, EVIL, 1_000, 50, 3, "CardInsufficientMemory", 2_048, False)
         nodes = [NodeFit(f"{EVIL}{n}", False, 0, EVIL, [], [card], []) for n in range(25)]
@@ -63,13 +73,18 @@ def projection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def post(
-    client: httpx2.AsyncClient, manifest: str, *, namespace: str = "red", token: str | None = None
+    client: httpx2.AsyncClient,
+    manifest: str,
+    *,
+    namespace: str = "red",
+    user: str = "",
+    token: str | None = None,
 ) -> httpx2.Response:
     """Send the form with the token that the page gave."""
     if token is None:
         text = (await client.get("/page/fit")).text
         token = re.findall(r'name="form_token" value="([^"]+)"', text)[0]
-    fields = {"form_token": token, "namespace": namespace, "user": "", "manifest": manifest}
+    fields = {"form_token": token, "namespace": namespace, "user": user, "manifest": manifest}
     headers = {"content-type": "application/x-www-form-urlencoded", "origin": "http://ledger"}
     return await client.post("/page/fit", content=urlencode(fields), headers=headers)
 
@@ -85,6 +100,13 @@ async def test_the_answer_names_nodes_cards_reasons_and_remedies(projection: Pat
         assert shown in answer.text
     assert answer.text.count("<textarea") == 1
     assert "kind: Pod</textarea>" in answer.text
+
+
+async def test_quotas_and_cards_are_those_of_the_user_in_the_form(projection: Path) -> None:
+    source = Fits()
+    async with pages(projection, source=source) as client:
+        await post(client, "kind: Pod", user="alice")
+    assert source.users == ["alice", "alice"]
 
 
 async def test_hostile_names_and_manifests_are_text(projection: Path) -> None:

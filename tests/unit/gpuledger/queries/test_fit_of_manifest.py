@@ -1,5 +1,6 @@
 """Where the pods of a manifest would be placed, and what would help where they would not."""
 
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,13 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitting:
         return await fit_of_manifest.fit(where, str(file), namespace, "")
 
     return fitted
+
+
+async def test_the_decision_is_that_about_the_user(tmp_path: Path) -> None:
+    body = json.dumps(pod({"hami.io/vgpu-time": "1"}, gpu=1)).encode()
+    where, ledger = Settings(store_dir=str(tmp_path)), PastLedger(State())
+    report = await fit_of_manifest.fit_body(where, ledger, body, None, "alice")
+    assert "alice may not write it" in report.answer
 
 
 async def test_nodes_that_fit_come_first_with_the_cards_that_would_be_taken(fit: Fitting) -> None:
