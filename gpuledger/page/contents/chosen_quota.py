@@ -10,7 +10,7 @@ from ledger.core.model import accounts
 from ledger.core.model.accounts import AccountKind
 from projections.queries.query_scope import NumberedNamespace
 from projections.queries.tenants.namespace_search import namespace_named
-from projections.queries.timeline.usage_steps import QuotaAccount, account_named
+from projections.queries.timeline.usage_steps import QuotaAccount, account_named, has_covered
 
 _SLASHES: Final = 2
 """In `CLUSTER/NAMESPACE/NAME`."""
@@ -49,12 +49,10 @@ async def chosen_quota(request: PageRequest, name: str) -> ChosenQuota:
 
 async def _shared(request: PageRequest, name: str) -> ChosenQuota:
     restricted = not (await request.may("usage") and not request.viewer.cluster)
-    place = None
+    view, position, place = request.view, request.position, None
     if request.namespace:
         await request.require("usage", request.namespace)
-        places = await namespace_named(
-            request.view, request.position, request.cluster, request.namespace
-        )
+        places = await namespace_named(view, position, request.cluster, request.namespace)
         place = places[0] if len(places) == 1 else None
     elif restricted:
         await request.require("usage")
@@ -63,22 +61,12 @@ async def _shared(request: PageRequest, name: str) -> ChosenQuota:
             "A shared quota counts other clusters, too.",
             remedy="Give the parameter namespace.",
         )
-    account = await account_named(request.view, request.position, name)
-    if account is None or (restricted and not await _covers(request, account, place)):
+    account = await account_named(view, position, name)
+    if account is None:
+        raise _unknown(request, name)
+    if restricted and not (place and await has_covered(view, position, account, place)):
         raise _unknown(request, name)
     return ChosenQuota(account, True, place, place)
-
-
-async def _covers(
-    request: PageRequest, account: QuotaAccount, place: NumberedNamespace | None
-) -> bool:
-    """Return whether an account ever covered a namespace until the moment of the page."""
-    statement = """
-        SELECT 1 FROM coverages WHERE namespace = ? AND account = ? AND opened <= ? LIMIT 1
-    """
-    values = (0 if place is None else place.number, account.number, request.position)
-    async with request.view.connection.execute(statement, values) as rows:
-        return await rows.fetchone() is not None
 
 
 async def _require(request: PageRequest, cluster: str, namespace: str) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from projections.queries.query_scope import NumberedNamespace
 from projections.store.readers import ProjectionView
 
 
@@ -44,6 +45,18 @@ async def account_named(view: ProjectionView, position: int, name: str) -> Quota
     async with view.connection.execute(statement, (name, position)) as rows:
         row = await rows.fetchone()
     return None if row is None else QuotaAccount(int(row[0]), name)
+
+
+async def has_covered(
+    view: ProjectionView, position: int, account: QuotaAccount, namespace: NumberedNamespace
+) -> bool:
+    """Return whether an account covered a namespace at a position or before it."""
+    statement = """
+        SELECT 1 FROM coverages WHERE namespace = ? AND account = ? AND opened <= ? LIMIT 1
+    """
+    values = (namespace.number, account.number, position)
+    async with view.connection.execute(statement, values) as rows:
+        return await rows.fetchone() is not None
 
 
 async def usage_steps(
