@@ -87,10 +87,10 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 async def overview(request: PageRequest) -> Overview:
     """Return the parts that the viewer may read. Raises PageError, InvalidParameter."""
     scope, number = request.scope, request.number("page", 1, 1_000)
-    may_use = await request.may("usage", scope.namespace)
-    health = await shown_health(request, in_full=may_use and not scope.namespace)
-    if scope.namespace and not may_use:
+    if scope.namespace:
         await request.require("usage", scope.namespace)
+    may_use = bool(scope.namespace) or await request.may("usage")
+    health = await shown_health(request, in_full=may_use and not scope.namespace)
     lines, is_complete = await _lines(request, scope) if may_use else ([], True)
     shown = [line for line in lines if _is_in(line, scope)]
     return Overview(
