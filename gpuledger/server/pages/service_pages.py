@@ -55,21 +55,24 @@ class ServicePages:
 
         projection = Path(settings.store_dir) / store_layout.PROJECTION
         self._readers = Readers(projection, seconds=READ_SECONDS)
-        self._is_off = settings.page == OFF
+        self._routes: list[BaseRoute] = []
+        if settings.page == OFF:
+            return
+        access = _access(settings)
         tokens = FormTokens(secret)
         sessions = SessionCookies(secret, seconds=settings.page_session_seconds)
-        is_login = settings.page == "login"
-        self._app = PageApp(
+        is_login = access.mode is PageMode.LOGIN
+        self._routes = PageApp(
             self._readers,
             ServiceSource(settings, replica=replica, live=live),
-            identify=PageAccess(_access(settings), guard, sessions=sessions).identify,
+            identify=PageAccess(access, guard, sessions=sessions).identify,
             tokens=tokens,
             login=LoginPage(guard, sessions=sessions, tokens=tokens) if is_login else None,
-        )
+        ).routes()
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes, none if the pages are off."""
-        return [] if self._is_off else self._app.routes()
+        return self._routes
 
     async def close(self) -> None:
         """Close the projection."""
@@ -78,7 +81,7 @@ class ServicePages:
 
 def _access(settings: Settings) -> AccessSettings:
     return AccessSettings(
-        mode=PageMode.LOOPBACK if settings.page == OFF else PageMode(settings.page),
+        mode=PageMode(settings.page),
         cluster=settings.cluster,
         proxy=ProxySettings(
             frozenset(settings.page_proxy_subjects),
