@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.cli.expected_errors import command_error_for
 from gpuledger.cli.manifest_input import as_json
 from gpuledger.manifest_fit.fit_report import FitReport
 from gpuledger.page.page_errors import ManifestError, PageError
@@ -112,6 +111,8 @@ class StoreSource:
         except PageError:
             raise
         except Exception as error:
+            from gpuledger.cli.expected_errors import command_error_for
+
             known = command_error_for(error)
             if known is None:
                 raise
