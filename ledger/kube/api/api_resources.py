@@ -54,6 +54,16 @@ BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruption
 UNIVERSE_QUOTAS: Final = Resource(
     GROUP, "v1alpha1", "universeresourcequotas", "UniverseResourceQuota", namespaced=False
 )
+CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
+CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
+)
+DEVICE_CLASSES: Final = Resource(
+    "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False
+)
+RESOURCE_SLICES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False
+)
 POLICIES: Final = Resource(GROUP, "v1alpha1", "ledgerpolicies", "LedgerPolicy", namespaced=False)
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io",

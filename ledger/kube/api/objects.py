@@ -136,6 +136,17 @@ class SchedulingGate(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
 
 
+class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A ResourceClaim of a pod, by name or generated from a ResourceClaimTemplate.
+
+    `name` is unique in the pod; the API server accepts exactly one of the two others.
+    """
+
+    name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The desired state of a pod. `active_deadline_seconds` counts seconds from its start."""
 
@@ -152,6 +163,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     active_deadline_seconds: int | None = None
     affinity: Affinity | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
 
 
 class Running(msgspec.Struct, frozen=True, gc=False):
@@ -189,12 +201,36 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
         return ended is not None and ended.exit_code == 0
 
 
+class PodResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The name of the claim that was generated for `name` of `spec.resourceClaims`."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+
+
+class ExtendedResourceRequest(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The request of a claim that serves an extended resource of a container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The claim by which DeviceClasses serve the extended resources of a pod."""
+
+    resource_claim_name: str = ""
+    request_mappings: list[ExtendedResourceRequest] | None = None
+
+
 class PodStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The status of a pod; `phase` is Pending, Running, Succeeded, Failed or Unknown."""
 
     phase: str = ""
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    resource_claim_statuses: list[PodResourceClaimStatus] | None = None
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
     def has_ended(self) -> bool:
         """Return whether all containers of the pod have ended for good."""

@@ -6,6 +6,7 @@ import msgspec
 
 from ledger.kube.requests import gpu_type_annotation
 from ledger.kube.requests.card_selector_annotations import selector_annotations
+from ledger.kube.requests.claim_demands import NO_CLAIMS, ClaimDemands
 from ledger.kube.requests.gpu_type_annotation import CardType
 from ledger.kube.requests.recorded_labels import NONE, RecordedLabels
 from ledger.kube.vendors.vendors import NVIDIA, Vendor
@@ -31,7 +32,8 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `managed` names further resources to count, such as `cpu`, `memory` or
     `nvidia.com/mig-1g.10gb`. `types` are the known card types, which pods name in
     `type_annotations`; without known types these annotations are ignored. `labels` are the labels
-    that are recorded with each charge.
+    that are recorded with each charge. `claims` reads the resource claims of pods from live caches,
+    so amounts of pods with claims change with them.
     """
 
     vendors: tuple[Vendor, ...] = (NVIDIA,)
@@ -41,6 +43,7 @@ class DemandRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     types: tuple[CardType, ...] = ()
     type_annotations: tuple[str, ...] = gpu_type_annotation.ANNOTATIONS
     labels: RecordedLabels = NONE
+    claims: ClaimDemands = NO_CLAIMS
 
     @cached_property
     def by_name(self) -> dict[str, Vendor]:

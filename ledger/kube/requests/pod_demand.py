@@ -4,34 +4,17 @@ Both webhooks, settlement and the recount use it, so that reserved, committed an
 never differ by interpretation.
 """
 
-import msgspec
-
 from ledger.core.model.amounts import Amounts, largest, most_of, plus, without_zeros
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec, Resources
 from ledger.kube.api.quoting import shown
 from ledger.kube.requests.confirmed_card_sizes import with_accepted_sizes
 from ledger.kube.requests.container_demand import InvalidRequest, cards_of, managed_of
+from ledger.kube.requests.demand import Demand
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_type_annotation import NONE, NamedTypes, types_named
 
 __all__ = ["Demand", "DemandRules", "demand_of"]
-
-
-class Demand(msgspec.Struct, frozen=True):
-    """The amounts that a pod requests: cards, MiB and cores, multiplied by the number of cards.
-
-    `memory_unknown` is the field that requests a share of a card of unknown size (a percentage or
-    a whole card without `DemandRules.worst_card_memory`), and `unknown` is the resource that it
-    requests. The amounts then leave that memory out, so a quota that limits this resource, for
-    all cards or for one type, must refuse the pod. Both are empty otherwise. `assumed` are the
-    resources whose amounts depend on the sizes of the current cards.
-    """
-
-    amounts: Amounts
-    memory_unknown: str = ""
-    unknown: str = ""
-    assumed: tuple[str, ...] = ()
 
 
 def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
@@ -53,6 +36,8 @@ def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
         peak = reading.with_pod_level(peak, pod.spec)
     if types is not NONE and reading.denial is None:
         peak = reading.with_types(peak, types)
+    if pod.spec.resource_claims and reading.denial is None:
+        peak = reading.with_claims(peak, rules.claims.of_pod(pod))
     if reading.denial is not None:
         return reading.denial
     for resource, amount in peak.items():
@@ -112,6 +97,16 @@ class _Reading:
             peak.update({names[resource]: peak[resource] for resource in cards})
             self.assumed |= {names[resource] for resource in cards if resource in self.assumed}
         return peak
+
+    def with_claims(self, peak: Amounts, claimed: Demand | Denial) -> Amounts:
+        """Return the amounts with those of the pod's resource claims, which it holds throughout."""
+        if isinstance(claimed, Denial):
+            self.denial = claimed
+            return peak
+        self.assumed |= set(claimed.assumed)
+        if claimed.unknown:
+            self._miss(claimed.memory_unknown, claimed.unknown)
+        return plus(peak, claimed.amounts)
 
     def _asks(self, kind: str, number: int, container: Container) -> Amounts:
         if container.resources is None:
