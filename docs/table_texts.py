@@ -74,6 +74,17 @@ REASONS: Final = {
         "A number of cards, or of pods of a workload, is invalid.",
         "Give a whole number; the message names the field.",
     ),
+    Reason.TOO_MANY_DEVICES: (
+        "A resource claim asks for more than 32 devices in all, the most that an allocation holds,"
+        " so kube-scheduler can never allocate it.",
+        "Lower `count`, or divide the requests among several claims.",
+    ),
+    Reason.UNMAPPED_DEVICE_CLASS: (
+        "The device class may select GPUs, and the mapping of device classes has no vendor for it,"
+        " so its devices cannot be charged.",
+        "Add its driver or its name to device_classes_file, or the name to other_device_classes if"
+        " it selects no GPUs.",
+    ),
     Reason.INVALID_POLICY: (
         "An annotation that selects nodes or cards for a pod is invalid.",
         "Write one of the words that the message lists, or remove the annotation.",

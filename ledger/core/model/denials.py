@@ -22,6 +22,8 @@ class Reason(StrEnum):
     INVALID_PERCENTAGE = "InvalidPercentage"
     INVALID_CORES = "InvalidCores"
     INVALID_COUNT = "InvalidCount"
+    TOO_MANY_DEVICES = "TooManyDevices"
+    UNMAPPED_DEVICE_CLASS = "UnmappedDeviceClass"
     INVALID_POLICY = "InvalidPolicy"
     UNKNOWN_GPU_TYPE = "UnknownGpuType"
     GPU_TYPE_CHANGED = "GpuTypeChanged"

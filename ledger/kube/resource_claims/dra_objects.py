@@ -13,7 +13,7 @@ import msgspec
 from ledger.kube.api.objects import ObjectMeta, Quantities, Workload
 
 RESULTS_MAX: Final = 32
-"""Most devices of one allocation (`AllocationResultsMaxSize`)."""
+"""Most devices of one allocation (AllocationResultsMaxSize in Go)."""
 
 
 class CelSelector(msgspec.Struct, frozen=True, gc=False):
@@ -22,7 +22,7 @@ class CelSelector(msgspec.Struct, frozen=True, gc=False):
     expression: str = ""
 
 
-class DeviceSelector(msgspec.Struct, frozen=True, gc=False):
+class ClaimDeviceSelector(msgspec.Struct, frozen=True, gc=False):
     """A condition of the devices of a class or request."""
 
     cel: CelSelector | None = None
@@ -34,7 +34,7 @@ class CapacityRequests(msgspec.Struct, frozen=True, gc=False):
     requests: Quantities | None = None
 
 
-class DeviceRequest(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class ClaimDeviceRequest(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One way to satisfy a request: `exactly`, or one of `firstAvailable`.
 
     `allocation_mode` is ExactCount (also if empty) or All. `name` is empty in `exactly`.
@@ -42,7 +42,7 @@ class DeviceRequest(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     device_class_name: str = ""
     name: str = ""
-    selectors: list[DeviceSelector] | None = None
+    selectors: list[ClaimDeviceSelector] | None = None
     allocation_mode: str = ""
     count: int = 0
     admin_access: bool | None = None
@@ -53,8 +53,8 @@ class ClaimRequest(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One request of a claim, with exactly one of its two forms."""
 
     name: str = ""
-    exactly: DeviceRequest | None = None
-    first_available: list[DeviceRequest] | None = None
+    exactly: ClaimDeviceRequest | None = None
+    first_available: list[ClaimDeviceRequest] | None = None
 
 
 class DeviceClaim(msgspec.Struct, frozen=True, gc=False):
@@ -137,7 +137,7 @@ class ResourceClaimTemplate(msgspec.Struct, frozen=True, gc=False):
 class ClassSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The spec of a DeviceClass, which may change under existing claims."""
 
-    selectors: list[DeviceSelector] | None = None
+    selectors: list[ClaimDeviceSelector] | None = None
     extended_resource_name: str = ""
 
 
