@@ -24,13 +24,21 @@ from typing import Final
 
 import msgspec
 
-SCHEMA: Final = 4
+SCHEMA: Final = 5
 """The newest record schema. Older schemas are read; a newer one is refused."""
 
 OLDEST_SEALED: Final = 4
 """The oldest schema with which records are still sealed."""
 
-SINCE: Final[dict[str, int]] = {}
+SINCE: Final[dict[str, int]] = {
+    "Device": 5,
+    "Committed.devices": 5,
+    "Observed.devices": 5,
+} | {
+    f"{event}.cause={cause}": 5
+    for event in ("Observed", "Placed", "Released", "Unplaced", "Withdrawn")
+    for cause in ("allocated", "unallocated")
+}
 """Names of content with the schema that brought each; only what `OLDEST_SEALED` lacks.
 
 A name is that of a struct (`Released`), of its field (`Card.mode`), or of a value of that field

@@ -4,16 +4,20 @@ An observation within the present charge is a commit. One that raises the charge
 accounts that count the object, is recorded as `Observed`, so that every step over a limit has its
 cause in the log. While the spec stays the same, a changed status may lower the charge and never
 raise it. A stale observation is ignored, and so is one of an object that has ended.
+
+The devices that resource claims gave to an object lower its charge to what they take. Their end
+raises it again.
 """
 
 from typing import Final
 
 import msgspec
 
+from ledger.core.decide import observed_devices
 from ledger.core.evolve import envelope_charges, placement_charges
 from ledger.core.model import amounts, commands, events, traits
 from ledger.core.model.amounts import Amounts
-from ledger.core.model.state import Ended, Entry, Hold, Object, State
+from ledger.core.model.state import Entry, Hold, Object, State
 
 _NOTHING: Final[Amounts] = {}
 
@@ -23,15 +27,8 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     ended = state.ended.get(command.uid)
     if ended is not None and ended.cause in events.GONE:
         return []
-    entry = state.entry(command.namespace, command.key)
-    if entry is None:
-        return [_observed(command, ended, events.NO_HOLD)] if command.demand else []
-    if envelope_charges.is_barred(entry, command.uid):
-        command = msgspec.structs.replace(command, root=commands.BARRED)
-    space = state.namespaces[command.namespace]
-    if command.key in space.placed:
-        demand = placement_charges.standing(space, command.key, command.uid, command.demand)
-        command = msgspec.structs.replace(command, demand=demand)
+    entry = state.entry(command.namespace, command.key) or envelope_charges.EMPTY
+    command = _as_charged(state, entry, command)
     stored = entry.committed
     if stored is not None:
         command = _lowered(stored, command)
@@ -51,13 +48,32 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     if expected and known is not None and _is_counted(known, command):
         return decided + _committed(command, ending)
     base = _ending_first(ending).base if ending else events.NO_HOLD
-    decided.append(_observed(command, ended, base, moved=expected))
+    cause = events.Cause.MOVED
+    if not expected:
+        is_late = ended is not None and base == events.NO_HOLD and bool(command.demand)
+        rise = observed_devices.cause_of_rise(stored, command, held=bool(ending))
+        cause = events.Cause.LATE if is_late else rise
+    decided.append(_observed(command, cause, base))
     return decided + _fenced(command, ending)
+
+
+def _as_charged(state: State, entry: Entry, command: commands.Observe) -> commands.Observe:
+    """Return the observation with the root, demand and devices that are recorded for its object."""
+    if entry is not envelope_charges.EMPTY:
+        if envelope_charges.is_barred(entry, command.uid):
+            command = msgspec.structs.replace(command, root=commands.BARRED)
+        space = state.namespaces[command.namespace]
+        if command.key in space.placed:
+            demand = placement_charges.standing(space, command.key, command.uid, command.demand)
+            command = msgspec.structs.replace(command, demand=demand)
+    return observed_devices.with_recorded_devices(state, entry, command)
 
 
 def _lowered(stored: Object, command: commands.Observe) -> commands.Observe:
     """Return the observation without a rise that only the status of the same spec causes."""
     if not command.generation or stored.generation != command.generation:
+        return command
+    if stored.devices != (command.devices or ()):
         return command
     if stored.uid != command.uid or amounts.covers(stored.demand, command.demand):
         return command
@@ -73,8 +89,9 @@ def _is_counted(known: Hold | Object, command: commands.Observe) -> bool:
 def _adds_nothing(stored: Object | None, command: commands.Observe) -> bool:
     """Return whether the object is committed unchanged, or is new and demands nothing."""
     if stored is None or stored.uid != command.uid:
-        return not command.demand
-    return stored.demand == command.demand and _is_counted(stored, command)
+        return not command.demand and not command.devices
+    same = stored.demand == command.demand and stored.devices == (command.devices or ())
+    return same and _is_counted(stored, command)
 
 
 def _is_stale(stored: Object, command: commands.Observe) -> bool:
@@ -122,7 +139,7 @@ def _ending_first(ending: list[Hold]) -> Hold:
 
 def _committed(command: commands.Observe, ending: list[Hold]) -> list[events.AnyEvent]:
     where = (command.namespace, command.key, command.uid, command.version)
-    tail = (command.actor, command.generation)
+    tail = (command.actor, command.generation, command.devices or ())
     if not ending:
         return [events.Committed(*where, events.NO_HOLD, command.demand, *tail)]
     first = _ending_first(ending)
@@ -147,21 +164,18 @@ def _fenced(command: commands.Observe, ending: list[Hold]) -> list[events.AnyEve
     ]
 
 
-def _observed(
-    command: commands.Observe, ended: Ended | None, base: int, *, moved: bool = False
-) -> events.Observed:
-    late = ended is not None and base == events.NO_HOLD
-    cause = events.Cause.LATE if late else events.Cause.UNRESERVED
+def _observed(command: commands.Observe, cause: events.Cause, base: int) -> events.Observed:
     return events.Observed(
         command.namespace,
         command.key,
         command.uid,
         command.version,
         command.demand,
-        events.Cause.MOVED if moved else cause,
+        cause,
         base,
         command.actor,
         command.root,
         command.traits,
         command.generation,
+        command.devices or (),
     )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ledger.core.evolve import (
     announced_and_lost_cards,
+    device_bounds,
     envelope_admission,
     placement_charges,
     preemption_claims,
@@ -138,6 +139,8 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
         traits,
         event.generation,
         envelope_admission.admitted_part(entry, event, held, demand),
+        event.devices,
+        device_bounds.bound_after(entry.committed, event, held),
     )
     return replace(state, space, event.key, entry, entry_of(committed, holds), FALLING)
 
@@ -160,6 +163,8 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
         interned_traits(event.traits),
         event.generation,
         envelope_admission.admitted_part(entry, event, held, event.demand),
+        event.devices,
+        device_bounds.bound_after(entry.committed, event, held),
     )
     after = entry_of(committed, holds)
     postings = replace(state, space, event.key, entry, after, TRUTH)

@@ -7,14 +7,16 @@ an object that exists at most once.
 An **attempt** is one possible write of that key: `(uid, base)` with `base` the resourceVersion it
 builds on, 0 for a CREATE.
 
-The object behind any key but a pod's is a **root**: its demand is its envelope, what its spec may
-run at once. A pod names the key of its root in the same namespace and draws from that envelope.
+The object behind any key but a pod's or a resource claim's is a **root**: its demand is its
+envelope, what its spec may run at once. A pod names the key of its root in the same namespace and
+draws from that envelope. A resource claim has no root and no pods that draw from it.
 """
 
 import msgspec
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Card, Parts
+from ledger.core.model.devices import Devices
 from ledger.core.model.traits import Reach, Selection, Traits
 
 CREATE = 0
@@ -83,7 +85,8 @@ class Observe(Command, frozen=True, gc=False):
 
     `generation` is the object's `metadata.generation`, 0 when it does not matter: of two versions
     of one generation the spec is the same, so a status may lower the demand but never raise it.
-    `root` and `traits` are as in `Reserve`.
+    `root` and `traits` are as in `Reserve`. `devices` are those that resource claims have given to
+    the object, and the demand has their amounts; None when the sender does not read allocations.
     """
 
     namespace: str
@@ -95,6 +98,7 @@ class Observe(Command, frozen=True, gc=False):
     root: str = ""
     traits: Traits = ()
     generation: int = 0
+    devices: Devices | None = None
 
 
 class End(Command, frozen=True, gc=False):

@@ -1,5 +1,7 @@
 """Devices: what Dynamic Resource Allocation gave to an object, as the ledger records it."""
 
+from typing import Final
+
 import msgspec
 
 
@@ -27,5 +29,8 @@ class Device(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 Devices = tuple[Device, ...]
 
-DEVICES_MAX = 256
+DEVICES_MAX: Final = 256
 """Most devices that one object records: eight claims of a pod with 32 each."""
+
+RECORDED_SINCE: Final = 5
+"""The record schema that brought devices. Decisions leave them out of an older log."""

@@ -14,6 +14,7 @@ import msgspec
 from ledger.core.model.accounts import Line
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import Card, Parts
+from ledger.core.model.devices import Devices
 from ledger.core.model.traits import Reach, Selection, Traits
 
 
@@ -47,6 +48,10 @@ class Cause(StrEnum):
     """A claim reached its longest duration."""
     PROTECTED = "protected"
     """A PodDisruptionBudget protects one of the preemptor's victims."""
+    ALLOCATED = "allocated"
+    """Resource claims gave the object devices that take more than was reserved."""
+    UNALLOCATED = "unallocated"
+    """An allocation of a resource claim ended or changed: up to what was reserved before it."""
 
 
 GONE: Final = frozenset({Cause.DELETED, Cause.FINISHED})
@@ -143,6 +148,7 @@ class Committed(Event, frozen=True, gc=False):
 
     `demand` is that of the stored version, None when it equals the hold. A commit never raises a
     charge and changes neither root nor traits; an observation that changes them is `Observed`.
+    `devices` are those that resource claims have given to the object.
     """
 
     namespace: str
@@ -153,10 +159,14 @@ class Committed(Event, frozen=True, gc=False):
     demand: Amounts | None = None
     actor: str = ""
     generation: int = 0
+    devices: Devices = ()
 
 
 class Observed(Event, frozen=True, gc=False):
-    """A persisted object was seen without a sufficient hold: charged even over the limit."""
+    """A persisted object was seen without a sufficient hold: charged even over the limit.
+
+    `devices` are as in `Committed`.
+    """
 
     namespace: str
     key: str
@@ -169,6 +179,7 @@ class Observed(Event, frozen=True, gc=False):
     root: str = ""
     traits: Traits = ()
     generation: int = 0
+    devices: Devices = ()
 
 
 class Released(Event, frozen=True, gc=False):

@@ -15,6 +15,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import NodeCards, Placement, PreemptionClaim
+from ledger.core.model.devices import Devices
 from ledger.core.model.traits import Reach, Selection, Traits
 
 ENDED_MAX: Final = 16_384
@@ -53,6 +54,8 @@ class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `time` is that of its last commit or observation, in µs of Unix time. `generation` is that of
     its spec, 0 when it does not matter. `admitted` is the reviewed part of a root's envelope, None
     when all of it was reviewed. Pods may not draw from the other part, although it is charged.
+    `devices` are those that resource claims have given to the object. `bound` is what was charged
+    for the object before it had devices, None while it has none.
     """
 
     uid: str
@@ -63,6 +66,8 @@ class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
     traits: Traits = ()
     generation: int = 0
     admitted: Amounts | None = None
+    devices: Devices = ()
+    bound: Amounts | None = None
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):

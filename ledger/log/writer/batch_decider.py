@@ -248,8 +248,9 @@ class BatchDecider:
         refusal = self._capacity.refusal(command, batch.size, clock)
         if refusal is not None:
             return refusal
-        if record_schema.SINCE:
-            record_schema.must_fit(decision, record_schema.to_seal(state.schema))
+        schema = record_schema.to_seal(state.schema)
+        if schema < record_schema.SCHEMA:
+            record_schema.must_fit(decision, schema)
         if ticket.dry_run:
             return False
         items, encoded, count = batch.items, batch.encoded, len(batch.items)

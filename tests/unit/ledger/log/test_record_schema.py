@@ -25,6 +25,7 @@ from ledger.log.writer.writer import Writer
 
 NOW = record_schema.SCHEMA
 NEXT = NOW + 1
+OLDEST = record_schema.OLDEST_SEALED
 
 FIELDS_OF_4: dict[str, int] = {
     "ClusterRegistered": 3,
@@ -85,14 +86,17 @@ async def store() -> MemoryStore:
     return begun
 
 
-@pytest.mark.parametrize(("last", "sealed"), [(0, NOW), (1, NOW), (3, NOW), (NOW, NOW)])
+@pytest.mark.parametrize(
+    ("last", "sealed"), [(0, NOW), (1, OLDEST), (3, OLDEST), (OLDEST, OLDEST), (NOW, NOW)]
+)
 def test_a_log_keeps_its_schema_and_an_empty_one_gets_the_newest(last: int, sealed: int) -> None:
     assert record_schema.to_seal(last) == sealed
 
 
 def test_the_next_version_seals_as_the_last_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_schema, "SCHEMA", NEXT)
-    assert [record_schema.to_seal(last) for last in (0, 3, NOW, NEXT)] == [NEXT, NOW, NOW, NEXT]
+    sealed = [record_schema.to_seal(last) for last in (0, 3, NOW, NEXT)]
+    assert sealed == [NEXT, OLDEST, NOW, NEXT]
 
 
 async def test_an_upgraded_writer_writes_what_the_older_one_reads(
