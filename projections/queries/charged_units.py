@@ -14,6 +14,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts, largest
 from ledger.core.model.commands import BARRED
+from ledger.core.model.devices import Devices
 from ledger.core.model.events import OBJECT
 from ledger.core.model.traits import Traits, united
 from projections.queries.query_scope import NumberedNamespace
@@ -31,7 +32,7 @@ class ChargeRow(msgspec.Struct, frozen=True, gc=False):
     """One part of a key's charge: an open hold, or with base -1 the committed object.
 
     `since` is in µs of Unix time. `admitted` is the admitted part of an object's demand, None for
-    all of it.
+    all of it. `devices` are those of an object.
     """
 
     namespace: NumberedNamespace
@@ -45,6 +46,7 @@ class ChargeRow(msgspec.Struct, frozen=True, gc=False):
     since: int
     owner: str
     actor: str
+    devices: Devices = ()
 
 
 class InternedBodies:
@@ -113,7 +115,7 @@ async def read_rows(
 def _charge_row(
     namespace: NumberedNamespace, interned: InternedBodies, row: sqlite3.Row
 ) -> ChargeRow:
-    key, uid, base, since, demand, admitted, traits, root, owner, actor = row
+    key, uid, base, since, devices, demand, admitted, traits, root, owner, actor = row
     texts, packed = interned.texts, interned.packed
     return ChargeRow(
         namespace,
@@ -127,6 +129,7 @@ def _charge_row(
         since,
         texts[owner],
         texts[actor],
+        () if devices is None else _devices.decode(devices),
     )
 
 
@@ -139,6 +142,7 @@ class KeyCharge(msgspec.Struct, frozen=True, gc=False):
 
     `uid` and `since` are those of the committed object, or of the first hold without one. `asked`
     and `admitted` are the requested parts of the charge and of the committed amounts, None for all.
+    `devices` are those of the committed object.
     """
 
     namespace: NumberedNamespace
@@ -152,6 +156,7 @@ class KeyCharge(msgspec.Struct, frozen=True, gc=False):
     traits: Traits
     asked: Amounts | None
     admitted: Amounts | None
+    devices: Devices = ()
 
 
 class DrawnAmounts(msgspec.Struct, frozen=True, gc=False):
@@ -286,21 +291,23 @@ def _key_charge(rows: list[ChargeRow]) -> KeyCharge:
         traits,
         asked,
         first.admitted,
+        first.devices,
     )
 
 
 _demands: Final = msgspec.msgpack.Decoder(Amounts)
 _traits: Final = msgspec.msgpack.Decoder(Traits)
+_devices: Final = msgspec.msgpack.Decoder(Devices)
 
 COLUMNS: Final = """
     charges.key, charges.uid, charges.base,
     coalesce(since, (SELECT time FROM records WHERE records.position = charges.opened)),
-    demand, admitted, traits, root, owner, actor
+    devices, demand, admitted, traits, root, owner, actor
 """
 _INTERNED: Final = """
     SELECT number, body FROM interned WHERE number IN (SELECT value FROM json_each(?))
 """
-_FIRST_INTERNED: Final = 4
+_FIRST_INTERNED: Final = 5
 """The first of the columns that are numbers of interned values."""
 
 _STILL_OPEN: Final = f"""

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve.envelope_charges import PODS
+from ledger.core.evolve.envelope_charges import is_root
 from ledger.core.model.amounts import Amounts, minus
 from ledger.core.model.commands import BARRED, CREATE
 from projections.queries.charged_units import (
@@ -23,6 +23,7 @@ from projections.queries.charged_units import (
 from projections.queries.moments import rfc3339
 from projections.queries.query_scope import NumberedNamespace, QueryScope, namespaces
 from projections.store.readers import ProjectionView
+from projections.text.device_text import HeldDevice, held_devices
 
 _NOTHING: Final[Amounts] = {}
 
@@ -33,6 +34,7 @@ class HolderCharge(msgspec.Struct, frozen=True):
     A root is charged the larger of its `envelope` and of the amounts that its `pods` pods have
     `drawn` together. `root` is the key of the root that a pod names. `uid` and `since` are those of
     the committed object, or of the first of its `holds` open holds if there is no committed object.
+    `devices` are those that resource claims gave to a pod, or those of a resource claim.
     """
 
     cluster: str
@@ -48,6 +50,7 @@ class HolderCharge(msgspec.Struct, frozen=True):
     envelope: Amounts
     drawn: Amounts
     pods: int
+    devices: tuple[HeldDevice, ...] = ()
 
 
 class OpenHold(msgspec.Struct, frozen=True):
@@ -147,7 +150,7 @@ def _place(row: HolderCharge | OpenHold) -> str:
 
 
 def _holder(held: KeyCharge, drawn: DrawnAmounts | None) -> HolderCharge:
-    unit, is_root = unit_of(held, drawn), not held.key.startswith(PODS)
+    unit = unit_of(held, drawn)
     return HolderCharge(
         held.namespace.cluster,
         held.namespace.name,
@@ -159,9 +162,10 @@ def _holder(held: KeyCharge, drawn: DrawnAmounts | None) -> HolderCharge:
         held.holds,
         rfc3339(held.since),
         held.root,
-        held.charge if is_root else _NOTHING,
+        held.charge if is_root(held.key) else _NOTHING,
         _NOTHING if drawn is None else drawn.charge,
         0 if drawn is None else drawn.pods,
+        held_devices(held.devices),
     )
 
 

@@ -85,7 +85,7 @@ _TABLES: Final = {
     "charges": """
         SELECT
             number, namespace, key, uid, base, version, demand, admitted, since, owner, actor, root,
-            traits, read, opened
+            traits, read, devices, opened
         FROM charges WHERE opened <= :p ORDER BY number
     """,
     "charges_open": """

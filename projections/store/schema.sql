@@ -5,7 +5,7 @@
 -- `opened` on, up to but without position `closed`, or still when `closed` is NULL.
 
 PRAGMA application_id = 0x67707564;  -- "gpud": a projection of gpuledger, and not another file
-PRAGMA user_version = 8;             -- another version is deleted and built again
+PRAGMA user_version = 9;             -- another version is deleted and built again
 
 -- One row per record. The last one has the position of the projection, in the same transaction as
 -- everything that follows from it. `body` are the record's events with their postings as the log
@@ -129,6 +129,7 @@ CREATE TABLE charges (
   root      INTEGER NOT NULL,          -- interned key of the root that it draws from; 1 if it may not
   traits    INTEGER NOT NULL,          -- interned: what quotas select it by
   read      INTEGER NOT NULL,          -- up to which number its labels are recorded; -1 for a digest
+  devices   BLOB,                      -- of an object; NULL for none
   opened    INTEGER NOT NULL
 ) STRICT;
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 APPLICATION: Final = 0x67707564
 """SQLite's application_id of a projection file."""
 
-VERSION: Final = 8
+VERSION: Final = 9
 """SQLite's user_version of the schema this code reads and writes."""
 
 BUSY_SECONDS: Final = 10.0

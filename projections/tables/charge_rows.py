@@ -88,7 +88,7 @@ WHERE unread IS NULL
 _CHARGES: Final = RowInsert(
     "charges",
     *("number", "namespace", "key", "base", "uid", "version", "demand", "admitted", "since"),
-    *("owner", "actor", "root", "traits", "read", "opened"),
+    *("owner", "actor", "root", "traits", "read", "devices", "opened"),
 )
 _OPEN: Final = RowInsert(
     "charges_open", "namespace", "key", "base", "uid", "number", "opened", "unread"

@@ -166,7 +166,8 @@ class ChargeTable:
         number = self._last = self._last + 1
         since = None if part.time == change.record.time else part.time
         read = recorded_up_to(part.traits) if part.traits else 0
-        self._rows.append((number, *identity, *amounts, since, *source, read, position))
+        devices = _encode(part.devices) if isinstance(part, Object) and part.devices else None
+        self._rows.append((number, *identity, *amounts, since, *source, read, devices, position))
         self._open[identity] = number, position, read
 
     def _end(self, identity: RowKey, position: int, cause: str) -> None:

@@ -1,8 +1,10 @@
 """The table of drift: every correction of a difference between cluster and ledger.
 
 A correction is one of two events. An `Observed` with the cause `unreserved` or `late` charges an
-object that no hold admitted. A `Released` by the actor `recount` ends an object that a full list
-lacks although no deletion was observed. A change of an object's labels or root is not a correction.
+object that no hold admitted, and one with the cause `allocated` an allocation that takes more than
+was reserved. A `Released` by the actor `recount` ends an object that a full list lacks although no
+deletion was observed. A change of an object's labels or root is not a correction, and neither is the
+end of an allocation.
 """
 
 import sqlite3
@@ -23,7 +25,7 @@ RECOUNT: Final = "recount"
 `webhook.settlement.charge_settlement_session`."""
 
 _CORRECTING: Final = frozenset({Observed, Released})
-_UNTOLD: Final = frozenset({Cause.UNRESERVED, Cause.LATE})
+_UNTOLD: Final = frozenset({Cause.UNRESERVED, Cause.LATE, Cause.ALLOCATED})
 _NOTHING: Final[Amounts] = {}
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -67,7 +69,7 @@ class DriftTable:
 
 def _is_correction(event: AnyEvent) -> TypeGuard[Observed | Released]:
     if isinstance(event, Observed):
-        return event.cause in _UNTOLD
+        return event.cause in _UNTOLD and bool(event.demand)
     if not isinstance(event, Released):
         return False
     return event.actor == RECOUNT and event.cause != Cause.MOVED

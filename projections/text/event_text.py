@@ -13,6 +13,7 @@ from ledger.core.model.qualified_names import cluster_of, split_qualified
 from ledger.core.model.traits import Traits
 from projections.tables.event_tables import namespace_of
 from projections.text.card_text import cards_in_words
+from projections.text.device_text import devices_in_words
 from projections.text.selector_text import account_in_words, text_in_words
 
 
@@ -22,7 +23,7 @@ class Description(msgspec.Struct, frozen=True):
     `amounts` are the demand, the limits by quota key, or what cards decided that a pod is charged;
     `cause` is empty where there is none. `root` is the key of the root that the object draws from,
     `traits` are what quotas select it by, and `note` is a text about the envelope that it draws
-    from, which cards it has, and what the other fields do not.
+    from, which cards or devices it has, and what the other fields do not.
     """
 
     type: str
@@ -107,7 +108,9 @@ def _note(event: events.AnyEvent) -> str:
             root = "" if isinstance(event, events.Raised) else _drawing(event.root)
             return "; ".join(filter(None, (root, _FORCED if event.forced else "")))
         case events.Observed():
-            return _drawing(event.root)
+            return "; ".join(filter(None, (_drawing(event.root), devices_in_words(event.devices))))
+        case events.Committed():
+            return devices_in_words(event.devices)
     return cards_in_words(event)
 
 

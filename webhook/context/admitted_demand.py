@@ -2,8 +2,8 @@
 
 The MiB of a whole card, or of a percentage of one, depend on the cards of the cluster. Without this
 rule, unchanged objects would be charged more after a larger card is added, perhaps more than their
-quotas allow. They keep the amounts that they were admitted for until they are placed on cards. The same holds for
-resource claims until they are allocated.
+quotas allow. They keep the amounts that they were admitted for until they are placed on cards, or
+until their resource claims are allocated.
 """
 
 from ledger.core.evolve.placement_charges import standing

@@ -12,7 +12,7 @@ from webhook.settlement.charge_settlement_session import RECOUNTED
 UNENFORCED: Final = "unenforced"
 """The cause where a policy has switched the reviews off."""
 
-_UNEXPECTED: Final = frozenset({Cause.UNRESERVED, Cause.LATE})
+_UNEXPECTED: Final = frozenset({Cause.UNRESERVED, Cause.LATE, Cause.ALLOCATED})
 
 
 class DriftCounter:
@@ -34,9 +34,11 @@ class DriftCounter:
     def _cause(self, event: AnyEvent) -> str:
         """Return why an event is drift, empty if it is not.
 
-        Drift is an object without a hold, and a charge that only a recount found to be over.
+        Drift is an object without a hold, an allocation that takes more than was reserved, and a
+        charge that only a recount found to be over. The end of an allocation is none, and neither
+        is a device for administration, which has no demand.
         """
-        if isinstance(event, Observed) and event.cause in _UNEXPECTED:
+        if isinstance(event, Observed) and event.cause in _UNEXPECTED and event.demand:
             policy = self._policies.of(local_name(event.namespace))
             return UNENFORCED if policy.mode == "off" else str(event.cause)
         if isinstance(event, Released) and event.actor == RECOUNTED and event.cause != Cause.MOVED:

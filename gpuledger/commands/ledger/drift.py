@@ -47,8 +47,9 @@ async def drift(
     """Show the corrections of the ledger, newest first.
 
     unreserved: the object exists without a reservation, because the webhook was bypassed or the
-    object is older than the ledger. late: the object appeared after its hold had ended. deleted,
-    finished: the object ended without an observed deletion, and a full list showed that.
+    object is older than the ledger. late: the object appeared after its hold had ended. allocated:
+    resource claims gave the object devices that take more than was reserved. deleted, finished: the
+    object ended without an observed deletion, and a full list showed that.
 
     OVER names the quotas that exceed their limits because of the correction. The ledger is correct
     again after each of these, so the exit code is always 0.

@@ -15,6 +15,8 @@ _CAUSES: Final[dict[str, str]] = {
     " webhook, or a quota is newer. The ledger charged it.",
     Cause.LATE: "The object was stored after its reservation had ended. The ledger charged it"
     " again.",
+    Cause.ALLOCATED: "Resource claims gave the object devices that take more than was reserved. The"
+    " ledger charged it.",
     Cause.ABSENT: "A complete list does not have the object. The ledger ended its charge.",
     Cause.DELETED: "The object was deleted, and no event reported it. The ledger ended its charge.",
     Cause.FINISHED: "The object has finished, and no event reported it. The ledger ended its"

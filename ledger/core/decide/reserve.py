@@ -166,7 +166,7 @@ def _is_simple(space: Namespace, entry: Entry | None, command: commands.Reserve)
     """Return whether the added amounts follow from the attempt's own key alone."""
     if command.root not in _OWN or (entry is not None and _may_draw(entry)):
         return False
-    return not space.selected and command.key.startswith(envelope_charges.PODS)
+    return not space.selected and not envelope_charges.is_root(command.key)
 
 
 def _is_over(state: State, command: commands.Reserve) -> bool:
@@ -210,7 +210,7 @@ def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -
             account, key = state.names[line]
             return Denial(
                 Reason.CARD_MEMORY_UNKNOWN,
-                f"{command.key} asks for a whole card or a percentage of one,"
+                f"{_named(command)} asks for a whole card or a percentage of one,"
                 f" {display_names.display(account)}"
                 f" limits {key}, and how much memory a card has is not"
                 " known",
@@ -220,6 +220,12 @@ def _unknown_amount(state: State, space: Namespace, command: commands.Reserve) -
                 field=resource,
             )
     return None
+
+
+def _named(command: commands.Reserve) -> str:
+    """Return the name of a resource claim, and the key of another object."""
+    is_claim = command.key.startswith(envelope_charges.RESOURCE_CLAIMS)
+    return display_names.object_name(command.key) if is_claim else command.key
 
 
 def _is_unknown(resource: str, command: commands.Reserve) -> bool:

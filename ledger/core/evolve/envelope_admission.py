@@ -6,7 +6,7 @@ takes its charge out of the admitted part of the root.
 
 from msgspec import structs
 
-from ledger.core.evolve.envelope_charges import NOTHING, PODS, asked_for, by_line, terms
+from ledger.core.evolve.envelope_charges import NOTHING, asked_for, by_line, is_root, terms
 from ledger.core.evolve.line_charges import FALLING, Postings, post_lines
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest
@@ -17,7 +17,7 @@ def admitted_part(
     entry: Entry, event: events.Committed | events.Observed, held: Amounts, demand: Amounts
 ) -> Amounts | None:
     """Return the requested part of an observed envelope, None when that is all of it."""
-    if event.key.startswith(PODS):
+    if not is_root(event.key):
         return None
     asked = asked_for(entry.committed, event.uid, held)
     return None if covers(asked, demand) else smallest(asked, demand)

@@ -1,9 +1,10 @@
 """Envelope charges: what an object is charged, and what its pods add beyond its envelope.
 
 A key is charged the largest of its stored object and its open attempts. A **unit** is a pod without
-a root, or a root together with its pods. A root is charged the larger of its envelope and its
-pods' sum, so a pod within the envelope adds no charge. The pods of an unknown root count one by
-one. A line that selects counts a unit by the traits of its root, or of the pod without a root.
+a root, a resource claim, or a root together with its pods. A root is charged the larger of its
+envelope and its pods' sum, so a pod within the envelope adds no charge. The pods of an unknown root
+count one by one. A line that selects counts a unit by the traits of its root, or of the pod without
+a root.
 """
 
 from collections.abc import Iterable, Iterator
@@ -45,9 +46,19 @@ NOTHING: Final[Amounts] = {}
 EMPTY: Final = Entry(None, (), NOTHING)
 
 PODS: Final = "pods/"
-"""How the keys of pods begin; every other key is that of a root."""
+"""How the keys of pods begin."""
+
+RESOURCE_CLAIMS: Final = "resourceclaims.resource.k8s.io/"
+"""How the keys of resource claims begin. They have no root and no pods that draw from them."""
+
+_NO_ROOTS: Final = (PODS, RESOURCE_CLAIMS)
 
 _NO_DRAW: Final = Draw(NOTHING, NOTHING)
+
+
+def is_root(key: str) -> bool:
+    """Return whether a key is that of a root, whose demand is an envelope for pods."""
+    return not key.startswith(_NO_ROOTS)
 
 
 def entry_of(committed: Object | None, holds: tuple[Hold, ...]) -> Entry:
@@ -211,10 +222,10 @@ def replace(
     state: State, space: Namespace, key: str, before: Entry, after: Entry, rule: int
 ) -> Postings:
     """Replace the entry of a key, and post the difference of the charges."""
-    is_pod = key.startswith(PODS)
+    alone = not is_root(key)
     left = "" if before.root == BARRED else before.root
     joined = "" if after.root == BARRED else after.root
-    if is_pod and not left and not joined and not space.selected:
+    if alone and not left and not joined and not space.selected:
         # The change concerns nothing but this key.
         postings = post_change(state, space.plan, before.charge, after.charge, rule)
         if after is EMPTY:
@@ -225,8 +236,10 @@ def replace(
             state.journal.append((space.entries, key, old))
         space.entries[key] = after
         return postings
-    if joined and not is_pod:
-        raise InvariantError(f"{key} is a root and draws from {after.root}: no unit would count it")
+    if joined and not key.startswith(PODS):
+        raise InvariantError(
+            f"{key} draws from {after.root}, which only pods may: no unit counts it"
+        )
     if before is EMPTY and is_within_envelope(space, joined, after.charge):
         # The root's charge covers what its pods may draw.
         _move(state, space, key, before, after)

@@ -87,9 +87,14 @@ def measure(resource: str) -> Measure:
 
 
 def object_name(key: str, object_kind: str = "") -> str:
-    """Name an object by its storage key: `Deployment web`, or the key where no kind is known."""
+    """Name an object by its storage key: `Deployment web`, or the key where no kind is known.
+
+    A resource claim has its name in words, because `claim` alone has another meaning.
+    """
     resource, _, name = key.partition("/")
-    if not object_kind and resource == "pods":
+    if resource == "resourceclaims.resource.k8s.io":
+        object_kind = "resource claim"
+    elif not object_kind and resource == "pods":
         object_kind = "Pod"
     return f"{object_kind} {name}" if object_kind else key
 

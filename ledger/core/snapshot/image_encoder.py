@@ -8,11 +8,14 @@ from typing import Any, Final
 import msgspec
 
 from ledger.core.model.amounts import Amounts
+from ledger.core.model.devices import Devices
 from ledger.core.model.state import Hold, Namespace, Object, State
 from ledger.core.snapshot.number_columns import pack
 from ledger.core.snapshot.snapshot_image import (
+    Allocations,
     Entries,
     Holds,
+    ImageWithDevices,
     Lines,
     Objects,
     Pools,
@@ -67,8 +70,12 @@ class _SharedValues:
             self.amounts(stored.demand),
             self.texts[stored.root],
             self.traits[stored.traits],
-            0 if stored.admitted is None else self.amounts(stored.admitted) + 1,
+            self.optional_amounts(stored.admitted),
         )
+
+    def optional_amounts(self, amounts: Amounts | None) -> int:
+        """Return the number of amounts plus one, 0 for None."""
+        return 0 if amounts is None else self.amounts(amounts) + 1
 
     def pools(self) -> Pools:
         """Return the pools."""
@@ -84,6 +91,9 @@ class _Table:
         self._uids: list[str] = []
         self._fields = [(attrgetter(field), list[int]()) for field in fields]
         self._shapes, self._numbers = _Numbers(), list[int]()
+
+    def __len__(self) -> int:
+        return len(self._uids)
 
     def add(self, rows: Sequence[Any], keys: Sequence[Any]) -> None:
         """Add rows. Rows with one key have one shape; keys are compared in this call only."""
@@ -118,6 +128,7 @@ class ImageEncoder:
         self._keys, self._bodies = list[str](), list[int]()
         self._objects = _Table(self._values.object, "version", "time", "generation")
         self._holds = _Table(self._values.hold, "base", "time", "raises")
+        self._allocated = list[tuple[int, Devices, int]]()
 
     def pieces(self) -> Iterator[None]:
         """Read the namespaces, about `PIECE_ROWS` keys and namespaces at a time."""
@@ -137,7 +148,7 @@ class ImageEncoder:
         state = self._state
         lines = self._lines()
         entries, objects, holds, covering = map(pack, self._counts)
-        return SnapshotImage(
+        tables = (
             state.position,
             state.hash,
             state.time,
@@ -158,11 +169,20 @@ class ImageEncoder:
             {name: space.placed for name, space in state.namespaces.items() if space.placed},
             state.claims,
         )
+        if not self._allocated:
+            return SnapshotImage(*tables)
+        rows, devices, bounds = zip(*self._allocated, strict=True)
+        return ImageWithDevices(*tables, Allocations(pack(rows), [*devices], pack(bounds)))
 
     def _add(self, spaces: Sequence[Namespace]) -> None:
         objects, holds = list[Object](), list[Hold]()
         for space in spaces:
             self._add_space(space, objects, holds)
+        first = len(self._objects)
+        for row, stored in enumerate(objects, start=first):
+            if stored.devices:
+                bound = self._values.optional_amounts(stored.bound)
+                self._allocated.append((row, stored.devices, bound))
         self._objects.add(
             objects, [(id(row.demand), row.root, row.traits, id(row.admitted)) for row in objects]
         )

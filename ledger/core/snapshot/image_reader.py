@@ -1,4 +1,4 @@
-"""Image reader: a state from the tables of a snapshot of schema 4."""
+"""Image reader: a state from the tables of a snapshot of schema 4 or 5."""
 
 from collections import deque
 

@@ -9,12 +9,23 @@ from collections.abc import Sequence
 from itertools import accumulate, islice
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from ledger.core.evolve.envelope_charges import entry_of
 from ledger.core.evolve.quota_coverage import plans
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.devices import Devices
 from ledger.core.model.state import Draw, Entry, Hold, Namespace, Object
 from ledger.core.snapshot.number_columns import Column, unpack
 from ledger.core.snapshot.rebuilt_indexes import add_draw, open_creations
-from ledger.core.snapshot.snapshot_image import Holds, Objects, Pools, SnapshotImage
+from ledger.core.snapshot.snapshot_image import (
+    Allocations,
+    Holds,
+    ImageWithDevices,
+    Objects,
+    Pools,
+    SnapshotImage,
+)
 
 _ONE_OBJECT: Final = 1
 _ONE_HOLD: Final = 2
@@ -39,7 +50,8 @@ class NamespaceReader:
         objects, holds = self._object_starts[-1], self._hold_starts[-1]
         if sum(self._bodies) != 2 * holds + objects:
             raise ValueError(f"the keys do not have {objects} objects and {holds} holds")
-        self._objects = _ObjectRows(image.objects, image.pools)
+        allocated = image.allocations if isinstance(image, ImageWithDevices) else None
+        self._objects = _ObjectRows(image.objects, image.pools, allocated=allocated)
         self._holds = _HoldRows(image.holds, image.pools)
         # The state changes its own accounts and labels.
         self._account_names = image.account_names
@@ -78,7 +90,7 @@ class NamespaceReader:
 class _ObjectRows:
     """The committed objects of all namespaces."""
 
-    def __init__(self, table: Objects, pools: Pools) -> None:
+    def __init__(self, table: Objects, pools: Pools, *, allocated: Allocations | None) -> None:
         count = len(table.uids)
         self._uids = table.uids
         self._versions, self._times = unpack(table.versions, count), unpack(table.times, count)
@@ -91,6 +103,7 @@ class _ObjectRows:
             (amounts[demand], texts[root], traits[own], admitted[part])
             for demand, root, own, part in table.shape_values
         ]
+        self._devices = {} if allocated is None else _devices_by_row(allocated, count, admitted)
 
     def rows(self, first: int, end: int) -> list[Object]:
         """Return objects, those from row `first` up to `end`."""
@@ -108,6 +121,10 @@ class _ObjectRows:
         ):
             demand, root, traits, admitted = values[shape]
             made.append(Object(uid, version, demand, time, root, traits, generation, admitted))
+        for row in range(first, end) if self._devices else ():
+            if row in self._devices:
+                devices, bound = self._devices[row]
+                made[row - first] = replace(made[row - first], devices=devices, bound=bound)
         return made
 
 
@@ -144,6 +161,19 @@ class _HoldRows:
             demand, stamp, owner, actor, root, traits = values[shape]
             made.append(Hold(uid, base, demand, time, stamp, owner, actor, raises, root, traits))
         return made
+
+
+def _devices_by_row(
+    table: Allocations, objects: int, bounds: Sequence[Amounts | None]
+) -> dict[int, tuple[Devices, Amounts | None]]:
+    """Return devices and bound by the row of their object. Raises ValueError."""
+    count = len(table.devices)
+    rows = _numbers(table.rows, count, objects)
+    numbers = _numbers(table.bounds, count, len(bounds))
+    return {
+        row: (devices, bounds[number])
+        for row, devices, number in zip(rows, table.devices, numbers, strict=True)
+    }
 
 
 def _starts(counts: Column, rows: int, total: int) -> list[int]:

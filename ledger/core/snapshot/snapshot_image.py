@@ -1,4 +1,4 @@
-"""Snapshot image: the tables of a snapshot of schema 4, as they are encoded.
+"""Snapshot image: the tables of a snapshot of schemas 4 and 5, as they are encoded.
 
 A table has one list or column per field, with a row for each namespace, key, object and hold, in
 the order of namespaces and keys. The rows of a namespace follow each other, so the namespace can be
@@ -10,6 +10,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import NodeCards, Placement, PreemptionClaim
+from ledger.core.model.devices import Devices
 from ledger.core.model.state import Account, Ended
 from ledger.core.model.traits import Traits
 from ledger.core.snapshot.number_columns import Column
@@ -101,3 +102,20 @@ class SnapshotImage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     nodes: dict[str, NodeCards]
     placed: dict[str, dict[str, Placement]]
     claims: dict[str, tuple[PreemptionClaim, ...]]
+
+
+class Allocations(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The committed objects with devices: their rows in `objects`, in order, devices and bounds.
+
+    `bounds` are numbers of amounts plus one, 0 without.
+    """
+
+    rows: Column
+    devices: list[Devices]
+    bounds: Column
+
+
+class ImageWithDevices(SnapshotImage, frozen=True, array_like=True, gc=False):
+    """A whole state in which objects have devices: a snapshot of schema 5."""
+
+    allocations: Allocations

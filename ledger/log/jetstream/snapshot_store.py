@@ -85,9 +85,8 @@ def cut(snapshot: Snapshot, upload: str) -> Iterator[bytes]:
 def manifest(snapshot: Snapshot, upload: str, count: int, first: int) -> bytes:
     """Encode the manifest of a snapshot whose `count` pieces are stored from `first` on."""
     digest = hashlib.sha256(snapshot.payload).digest()
-    return _encoder.encode(
-        Manifest(snapshot_format.SCHEMA, upload, snapshot.position, count, first, digest)
-    )
+    schema = snapshot_format.schema_of(snapshot.payload)
+    return _encoder.encode(Manifest(schema, upload, snapshot.position, count, first, digest))
 
 
 def decode_manifest(payload: bytes) -> Manifest | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.evolve.envelope_charges import PODS
+from ledger.core.evolve.envelope_charges import PODS, RESOURCE_CLAIMS
 from projections.queries.charged_units import (
     COLUMNS,
     InternedBodies,
@@ -43,11 +43,18 @@ class KeySelection(msgspec.Struct, frozen=True):
         return self.root is None or self.root == held.root
 
 
-_PODS_END: Final = PODS[:-1] + chr(ord(PODS[-1]) + 1)
-_IN_PODS: Final = f"key >= '{PODS}' AND key < '{_PODS_END}'"
+def _within(prefix: str) -> str:
+    """Return the condition on keys that begin with a prefix."""
+    return f"key >= '{prefix}' AND key < '{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}'"
 
-ROOTS: Final = KeySelection(f"NOT ({_IN_PODS})")
-"""Everything that is not a pod."""
+
+_IN_PODS: Final = _within(PODS)
+_IN_CLAIMS: Final = _within(RESOURCE_CLAIMS)
+
+ROOTS: Final = KeySelection(f"NOT ({_IN_PODS}) AND NOT ({_IN_CLAIMS})")
+"""Everything that is neither a pod nor a resource claim."""
+CLAIMS: Final = KeySelection(_IN_CLAIMS)
+"""Resource claims with a charge of their own."""
 PODS_ALONE: Final = KeySelection(
     _IN_PODS, f"min(root) < {len(FIXED)} OR min(root) <> max(root)", ""
 )

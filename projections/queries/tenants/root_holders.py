@@ -1,7 +1,7 @@
 """Root holders: the holders of a namespace by root, in pages of bounded cost.
 
-First come objects that are not pods, each with the pods that draw from it; then roots without an
-entry of their own, whose pods are charged one by one; then pods without a root.
+First come roots, each with the pods that draw from it; then roots without an entry of their own,
+whose pods are charged one by one; then resource claims; then pods without a root.
 """
 
 from enum import StrEnum
@@ -12,18 +12,27 @@ import msgspec
 from ledger.core.model.amounts import Amounts, minus
 from projections.queries.charged_units import DrawnAmounts, KeyCharge, is_drawing, unit_of
 from projections.queries.query_scope import NumberedNamespace
-from projections.queries.tenants.charge_pages import PODS_ALONE, ROOTS, charge_page, pods_of
+from projections.queries.tenants.charge_pages import (
+    CLAIMS,
+    PODS_ALONE,
+    ROOTS,
+    charge_page,
+    pods_of,
+)
 from projections.store.interval_index import forks_around
 from projections.store.readers import ProjectionView
+from projections.text.device_text import HeldDevice, held_devices
 
 
 class HolderKind(StrEnum):
     """The kinds of holders, in the order of their pages."""
 
     ROOT = "root"
-    """An object that is not a pod."""
+    """An object that is neither a pod nor a resource claim."""
     UNKNOWN_ROOT = "unknown-root"
     """A root without an entry: its pods are charged one by one."""
+    RESOURCE_CLAIM = "resource-claim"
+    """A resource claim with a charge of its own."""
     POD = "pod"
     """A pod without a root."""
 
@@ -32,7 +41,7 @@ class RootHolder(msgspec.Struct, frozen=True):
     """A holder: `amounts` = committed + reserved. `pods` pods name it as their root.
 
     `since` is that of the last change of its object, in µs of Unix time, 0 for an unknown root.
-    `holds` are its unsettled attempts.
+    `holds` are its unsettled attempts. `devices` are those that resource claims gave it.
     """
 
     kind: HolderKind
@@ -43,6 +52,7 @@ class RootHolder(msgspec.Struct, frozen=True):
     pods: int
     holds: int
     since: int
+    devices: tuple[HeldDevice, ...] = ()
 
 
 async def root_holders(
@@ -124,6 +134,13 @@ async def _unknown_roots(
     return listed, listed[-1].key if listed and len(fetched) > limit else ""
 
 
+async def _resource_claims(
+    view: ProjectionView, position: int, namespace: NumberedNamespace, limit: int, after: str
+) -> tuple[list[RootHolder], str]:
+    held, more = await charge_page(view, position, namespace, CLAIMS, limit=limit, after=after)
+    return [_holder(HolderKind.RESOURCE_CLAIM, row, None) for row in held], more
+
+
 async def _pods(
     view: ProjectionView, position: int, namespace: NumberedNamespace, limit: int, after: str
 ) -> tuple[list[RootHolder], str]:
@@ -134,6 +151,7 @@ async def _pods(
 _READERS: Final = {
     HolderKind.ROOT: _roots,
     HolderKind.UNKNOWN_ROOT: _unknown_roots,
+    HolderKind.RESOURCE_CLAIM: _resource_claims,
     HolderKind.POD: _pods,
 }
 
@@ -171,6 +189,7 @@ def _holder(kind: HolderKind, held: KeyCharge, drawn: DrawnAmounts | None) -> Ro
         0 if drawn is None else drawn.pods,
         held.holds,
         held.since,
+        held_devices(held.devices),
     )
 
 

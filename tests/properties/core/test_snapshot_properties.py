@@ -106,6 +106,7 @@ def test_the_golden_logs_have_every_rare_field() -> None:
         *("roots", "traits", "admitted", "generation", "stamp", "raises", "several bodies"),
         *("labels", "described", "reach", "selects", "ended", "clusters"),
         *("nodes", "placed", "claims", "lost"),
+        *("devices", "bound"),
     }
 
 
@@ -131,6 +132,8 @@ def rare_fields(state: State) -> Iterable[str]:
         "nodes": state.nodes,
         "placed": any(space.placed for space in state.namespaces.values()),
         "claims": state.claims,
+        "devices": any(stored.devices for stored in objects),
+        "bound": any(stored.bound is not None for stored in objects),
         "lost": any(node.lost for node in state.nodes.values()),
     }
     return {name for name, value in present.items() if value}

@@ -27,6 +27,7 @@ from ledger.core.model import accounts, commands
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.cards import HAMI, OWN, Card, Part, Parts, Phase, Profile, Share, Stage
 from ledger.core.model.commands import End, Observe, Refute, Reserve, SetLimits
+from ledger.core.model.devices import Device
 from ledger.core.model.state import State
 from ledger.core.model.traits import Reach, Requirement
 from ledger.log import record_schema, records
@@ -35,6 +36,7 @@ GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 TEAM, LAB = "east-1/team", "east-1/lab"
 QUOTA = accounts.quota("east-1", "team", "gpus")
 MEMORY, CARDS = "nvidia.com/gpumem", "nvidia.com/gpu"
+RESOURCE_CLAIM = "resourceclaims.resource.k8s.io/shared"
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -98,6 +100,7 @@ def story() -> list[list[commands.AnyCommand]]:
         *_roots_and_reach(),
         *_cards(),
         *_labels(),
+        *_allocations(),
         *([command] for command in random_commands(seed=3, count=300)),
     ]
 
@@ -143,6 +146,37 @@ def _labels() -> list[list[commands.AnyCommand]]:
         [limit(tier)],
         [seen("l-1", "l1", 70, "!read=2,team=a"), seen("l-3", "l3", 72, "!unread=00ff")],
         [limit(team), limit(tier), commands.CloseAccount(account, "settlement")],
+    ]
+
+
+def _allocations() -> list[list[commands.AnyCommand]]:
+    """Return the events of schema 5: resource claims and the devices that they give."""
+    shared, cleared = RESOURCE_CLAIM, f"{RESOURCE_CLAIM}-2"
+    first = Device("shared", "gpu", "gpu.example.com", "gpu-1", "gpu-0", "s1", "", "", 8_192, 10)
+    second = msgspec.structs.replace(first, share="s2", memory=30_000, cores=100)
+    own = Device("pod-x", "r/a", "gpu.example.com", "gpu-1", "gpu-1", "", "east-1/gpu-1", "GPU-1")
+    admin = Device("tool", "all", "gpu.example.com", "gpu-1", "gpu-0", admin=True)
+    bound, settled, more = (
+        {CARDS: 1, MEMORY: amount} for amount in (first.memory * 2, first.memory, second.memory)
+    )
+
+    def seen(version: int, demand: Amounts, *devices: Device, key: str = shared) -> Observe:
+        return Observe(TEAM, key, f"{key}-1", version, demand, "settlement", devices=devices)
+
+    def reserve(key: str, demand: Amounts) -> Reserve:
+        return Reserve(TEAM, key, f"{key}-1", demand, actor="alice")
+
+    return [
+        [SetLimits(QUOTA, (TEAM,), {f"limits.{MEMORY}": 90_000}, "settlement", 80)],
+        [reserve(shared, bound), reserve("pods/claiming", bound), reserve(cleared, bound)],
+        [seen(81, bound), seen(82, settled, first), seen(83, settled, own, key="pods/claiming")],
+        [seen(84, bound), seen(85, more, second), seen(86, settled, first, second)],
+        [seen(87, settled, first, key=cleared), seen(88, bound, key=cleared)],
+        [Reserve(TEAM, "pods/claiming", "pods/claiming-1", more, 83, actor="alice")],
+        [Observe(TEAM, "pods/claiming", "pods/claiming-1", 89, more, "settlement")],
+        [seen(90, {}, admin, key=f"{RESOURCE_CLAIM}-admin")],
+        [End(TEAM, shared, f"{shared}-1", 91, "deleted", "settlement")],
+        [seen(92, settled, first, key=f"{RESOURCE_CLAIM}-3")],
     ]
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from ledger.core import snapshot_format
+from ledger.core.model.state import State
 from ledger.log.jetstream import snapshot_store
 from ledger.log.jetstream.snapshot_store import CHUNK_BYTES, Manifest, PieceCollector
 from ledger.log.log_port import Snapshot
@@ -63,6 +64,8 @@ def test_invalid_manifest_decodes_to_none() -> None:
 
 
 def test_a_manifest_names_the_schema_of_its_snapshot() -> None:
+    manifest, _ = sealed(Snapshot(7, snapshot_format.encode(State())))
+    assert manifest.schema == snapshot_format.WITHOUT_DEVICES
     manifest, _ = sealed(Snapshot(7, b"state"))
     assert manifest.schema == snapshot_format.SCHEMA
 
