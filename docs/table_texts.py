@@ -126,6 +126,17 @@ REASONS: Final = {
         "Remove `spec.nodeName` and select the node by nodeSelector or affinity, or name a"
         " scheduler that does not place on cards.",
     ),
+    Reason.CLAIM_TEMPLATE_MISSING: (
+        "The pod, or a template of the workload, names a ResourceClaimTemplate that does not exist,"
+        " and the policy of the namespace requires it.",
+        "Create the ResourceClaimTemplate first, or have missingClaimTemplates of the policy set to"
+        " `defer`.",
+    ),
+    Reason.CLAIM_OF_OTHER_POD: (
+        "The pod names a ResourceClaim that was generated for another pod. That claim is charged"
+        " with the other pod, and only as long as the other pod counts.",
+        "Use resourceClaimTemplateName, or name a ResourceClaim that you create.",
+    ),
     Reason.CARD_MEMORY_UNKNOWN: (
         "The request asks for a whole card or a percentage of one, a quota limits memory, and no"
         " size of a card is known.",
@@ -253,6 +264,11 @@ REASONS: Final = {
     Reason.ALLOCATED_INSUFFICIENT: (
         "Some cards fit, but fewer than one container asks for.",
         "Wait, or ask for fewer cards.",
+    ),
+    Reason.CLAIM_UNDECIDED: (
+        "An object on which the charge of a ResourceClaim depends could not be read in time: its"
+        " template, its device class, its pod, or another claim of the same pod.",
+        "Try again; if it persists, /readyz of gpuledger names the problem.",
     ),
     Reason.OVERLOADED: (
         "Too many requests wait for the ledger.",

@@ -20,6 +20,16 @@ Another release name or namespace gives other accounts, which
 """
 
 
+CLAIM_CONTROLLERS: Final = (
+    "system:kube-controller-manager",
+    "system:serviceaccount:kube-system:resource-claim-controller",
+)
+"""The users that generate the ResourceClaims of pods from templates."""
+
+CLAIM_SCHEDULERS: Final = ("system:kube-scheduler",)
+"""The users that create the ResourceClaims by which DeviceClasses serve extended resources."""
+
+
 class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The webhooks' settings.
 
@@ -27,8 +37,10 @@ class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
     in bytes. With `allow_unavailable`, requests are admitted uncharged while the ledger cannot
     decide. At most `owner_holds_max` creations of one owner in a namespace may be open, 0 for no
     bound. `trusted` names the users that may write the annotations of allocations and of the
-    ledger. `schedulers` place pods on cards. With `universe_authority`, the universe quotas of this
-    cluster count. `recorded` returns the recorded form of a user's name.
+    ledger. `schedulers` place pods on cards. Only ResourceClaims that `claim_controllers` create
+    may count with their pod, and those of extended resources only if `claim_schedulers` create
+    them. With `universe_authority`, the universe quotas of this cluster count. `recorded` returns
+    the recorded form of a user's name.
     """
 
     deadline: float = 9.0
@@ -38,5 +50,7 @@ class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
     owner_holds_max: int = 64
     trusted: tuple[str, ...] = HAMI_IDENTITIES
     schedulers: CardSchedulers = CardSchedulers()
+    claim_controllers: tuple[str, ...] = CLAIM_CONTROLLERS
+    claim_schedulers: tuple[str, ...] = CLAIM_SCHEDULERS
     universe_authority: bool = True
     recorded: Callable[[str], str] = str

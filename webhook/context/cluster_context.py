@@ -7,7 +7,9 @@ import msgspec
 from ledger.core.model.commands import Reserve
 from ledger.core.model.qualified_names import qualified
 from ledger.kube.requests import recorded_labels
+from ledger.kube.requests.claim_demands import ClaimDemands
 from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.resource_claims.device_classes import class_mapping
 from ledger.kube.watch.owner_cache import OwnerCache
 from webhook.context.context_informers import ContextInformers, ContextSource
 from webhook.context.namespace_labels import Namespaces
@@ -16,6 +18,7 @@ from webhook.context.owner_cache_content import owner_digest
 from webhook.context.owner_chain import OwnerChains, StateSource
 from webhook.context.read_deadline import read_deadline
 from webhook.context.refused_hami_accounts import RefusedHamiAccounts
+from webhook.context.resource_claims.claim_store import ClaimStore
 from webhook.kinds.kind_catalog import KindCatalog
 
 
@@ -41,7 +44,7 @@ class ClusterContext:
 
         `default` applies to namespaces that no policy selects. `current` returns `rules` with the
         sizes of the cluster's current cards, and `doubts` the announced card sizes that do not
-        count.
+        count. Device classes have the built-in mapping, see `ClaimStore.use_mapping`.
         """
         self.name = name
         self.catalog = catalog
@@ -49,7 +52,14 @@ class ClusterContext:
         self.cluster = cluster
         self._current = current
         self._doubts = doubts
-        self._recording = _RulesWithLabels()
+        self.resource_claims = ClaimStore(
+            name,
+            view=view,
+            cluster=cluster,
+            rules=current,
+            mapping=class_mapping(vendors=rules.vendors),
+        )
+        self._recording = _CompletedRules(self.resource_claims)
         self.identity = ""
         """The user name of this service at the API server, empty until it is known."""
         self.parents: OwnerCache[bytes] = OwnerCache(owner_digest(catalog, rules))
@@ -60,23 +70,26 @@ class ClusterContext:
         """Accounts that may belong to a HAMi; without a cluster, none is kept."""
         self.namespaces = Namespaces(cluster)
         self.policies = Policies(default, self.namespaces)
-        self.informers: ContextInformers | None = None
-        if cluster is None:
-            self.policies.listed.set()  # there is nothing to wait for
-        else:
-            self.informers = ContextInformers(
-                cluster,
-                catalog=catalog,
-                parents=self.parents,
-                namespaces=self.namespaces,
-                policies=self.policies,
-            )
+        self.informers = self._informers()
 
     @property
     def rules(self) -> DemandRules:
-        """The current demand rules, with the sizes of cards and the recorded labels."""
-        labels = self.view.state.labels
-        return self._recording.rules(self._current(), labels) if labels else self._current()
+        """The current demand rules, with the sizes of cards, the labels and the claims."""
+        return self._recording.rules(self._current(), self.view.state.labels)
+
+    def _informers(self) -> ContextInformers | None:
+        """Return the watches, None without a cluster."""
+        if self.cluster is None:
+            self.policies.listed.set()  # there is nothing to wait for
+            return None
+        return ContextInformers(
+            self.cluster,
+            catalog=self.catalog,
+            parents=self.parents,
+            namespaces=self.namespaces,
+            policies=self.policies,
+            claims=self.resource_claims,
+        )
 
     def recorded_root(self, reserve: Reserve) -> str | None:
         """Return the recorded root of an existing object, None if the ledger has no such object."""
@@ -124,19 +137,19 @@ class ClusterContext:
         ]
 
 
-class _RulesWithLabels:
-    """Adds the recorded labels to rules, and caches the last result."""
+class _CompletedRules:
+    """Adds the recorded labels and the resource claims to rules, and caches the last result."""
 
-    def __init__(self) -> None:
+    def __init__(self, claims: ClaimDemands) -> None:
+        self._claims = claims
         self._rules: DemandRules | None = None
         self._numbers: dict[str, int] = {}
         self._made: DemandRules | None = None
 
     def rules(self, rules: DemandRules, numbers: Mapping[str, int]) -> DemandRules:
-        """Return the rules with the labels that have numbers in a state."""
-        if not numbers:
-            return rules
+        """Return the rules with the claims, and the labels that have numbers in a state."""
         if self._made is None or rules is not self._rules or numbers != self._numbers:
             self._rules, self._numbers = rules, dict(numbers)
-            self._made = msgspec.structs.replace(rules, labels=recorded_labels.labels_of(numbers))
+            labels = recorded_labels.labels_of(numbers) if numbers else rules.labels
+            self._made = msgspec.structs.replace(rules, labels=labels, claims=self._claims)
         return self._made

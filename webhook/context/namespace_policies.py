@@ -29,6 +29,8 @@ Mode = Literal["enforce", "warn", "off"]
 OnExceeded = Literal["deny", "pending"]
 Elastic = Literal["current", "max"]
 ForeignHolders = Literal["namespace", "none"]
+MissingClaimTemplates = Literal["defer", "deny"]
+UnmappedDeviceClasses = Literal["deny", "warn"]
 
 _SHOWN_MAX: Final = 200
 _log: Final = structlog.get_logger("webhook")
@@ -50,7 +52,10 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     autoscaler is charged: its current size, or the largest one. With `pods_only`, workloads are
     charged nothing, and their pods are charged. Requests of exempt users and groups may exceed
     limits, and are charged. `foreign_holders` selects whether a denial lists other namespaces that
-    use a shared quota, each with its share.
+    use a shared quota, each with its share. `missing_claim_templates` applies to a pod or workload
+    that names a ResourceClaimTemplate which does not exist: its claim is charged when it is
+    created, or the request is refused. `unmapped_device_classes` applies to requests of a device
+    class that may select GPUs and is not mapped to charged resources.
     """
 
     mode: Mode = "enforce"
@@ -62,6 +67,8 @@ class NamespacePolicy(msgspec.Struct, frozen=True, kw_only=True):
     exempt_groups: tuple[str, ...] = ()
     default_quota: DefaultQuota | None = None
     foreign_holders: ForeignHolders = "namespace"
+    missing_claim_templates: MissingClaimTemplates = "defer"
+    unmapped_device_classes: UnmappedDeviceClasses = "deny"
     name: str = ""
 
     @property

@@ -32,6 +32,8 @@ class Reason(StrEnum):
     LEAVES_QUOTA = "LeavesQuota"
     PRIVILEGED_CONTAINER = "PrivilegedContainer"
     NODE_ASSIGNED = "NodeAssigned"
+    CLAIM_TEMPLATE_MISSING = "ClaimTemplateMissing"
+    CLAIM_OF_OTHER_POD = "ClaimOfOtherPod"
     CARD_MEMORY_UNKNOWN = "CardMemoryUnknown"
     ATTEMPT_DIFFERS = "AttemptDiffers"
     CLUSTER_NAME_TAKEN = "ClusterNameTaken"
@@ -66,6 +68,7 @@ class Reason(StrEnum):
     CARD_CLAIMED = "CardClaimed"
     ALLOCATED_INSUFFICIENT = "AllocatedCardsInsufficientRequest"
     # The ledger cannot decide now.
+    CLAIM_UNDECIDED = "ClaimUndecided"
     OVERLOADED = "Overloaded"
     LOG_FULL = "LogFull"
     LEDGER_UNAVAILABLE = "LedgerUnavailable"

@@ -13,12 +13,18 @@ class Demand(msgspec.Struct, frozen=True):
     requests. The amounts then leave that memory out, so a quota that limits this resource, for
     all cards or for one type, must refuse the pod. Both are empty otherwise. `assumed` are the
     resources whose amounts depend on the sizes of the current cards.
+
+    `deferred` is the part of the amounts for resource claims that do not exist yet. The charge of
+    an existing object never rises by that part, because each claim is reviewed when it is created.
+    With `unresolved`, some templates of claims are unknown, so that part may be too small.
     """
 
     amounts: Amounts
     memory_unknown: str = ""
     unknown: str = ""
     assumed: tuple[str, ...] = ()
+    deferred: Amounts = {}
+    unresolved: bool = False
 
 
 NO_DEMAND = Demand({})

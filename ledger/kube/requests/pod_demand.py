@@ -4,13 +4,15 @@ Both webhooks, settlement and the recount use it, so that reserved, committed an
 never differ by interpretation.
 """
 
+import msgspec
+
 from ledger.core.model.amounts import Amounts, largest, most_of, plus, without_zeros
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec, Resources
 from ledger.kube.api.quoting import shown
 from ledger.kube.requests.confirmed_card_sizes import with_accepted_sizes
 from ledger.kube.requests.container_demand import InvalidRequest, cards_of, managed_of
-from ledger.kube.requests.demand import Demand
+from ledger.kube.requests.demand import NO_DEMAND, Demand
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_type_annotation import NONE, NamedTypes, types_named
 
@@ -44,17 +46,27 @@ def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
         if amount > most_of(resource):
             return _beyond(resource, amount)
     assumed = tuple(name for name in peak if name in reading.assumed)
-    return Demand(without_zeros(peak), reading.memory_unknown, reading.unknown, assumed)
+    demand = Demand(without_zeros(peak), reading.memory_unknown, reading.unknown, assumed)
+    return demand if reading.claimed is NO_DEMAND else reading.with_deferred(demand)
 
 
 class _Reading:
     """One pass over a pod's containers: their amounts and the first denial."""
 
-    __slots__ = ("assumed", "card_memory", "denial", "memory_unknown", "rules", "unknown")
+    __slots__ = (
+        "assumed",
+        "card_memory",
+        "claimed",
+        "denial",
+        "memory_unknown",
+        "rules",
+        "unknown",
+    )
 
     def __init__(self, rules: DemandRules, card_memory: int) -> None:
         self.rules = rules
         self.card_memory = card_memory
+        self.claimed = NO_DEMAND
         self.denial: Denial | None = None
         self.memory_unknown = ""
         self.unknown = ""
@@ -103,10 +115,18 @@ class _Reading:
         if isinstance(claimed, Denial):
             self.denial = claimed
             return peak
+        self.claimed = claimed
         self.assumed |= set(claimed.assumed)
         if claimed.unknown:
             self._miss(claimed.memory_unknown, claimed.unknown)
         return plus(peak, claimed.amounts)
+
+    def with_deferred(self, demand: Demand) -> Demand:
+        """Return the demand with the part of the claims that do not exist yet."""
+        claimed = self.claimed
+        return msgspec.structs.replace(
+            demand, deferred=claimed.deferred, unresolved=claimed.unresolved
+        )
 
     def _asks(self, kind: str, number: int, container: Container) -> Amounts:
         if container.resources is None:

@@ -9,9 +9,9 @@ from support.builders.admission_reviews import CLUSTER, GPU, MEMORY
 from support.builders.cluster_contexts import cluster_context
 
 from ledger.core.model.state import State
-from ledger.kube.api.api_resources import NAMESPACES, Resource
+from ledger.kube.api.api_resources import DEVICE_CLASSES, NAMESPACES, Resource
 from ledger.kube.api.cluster_errors import ClusterError
-from ledger.kube.api.cluster_ports import Change, Listed
+from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Workload
 from ledger.kube.requests.demand_rules import DemandRules
 from webhook.context.cluster_context import ClusterContext
@@ -110,6 +110,7 @@ class OwnerCluster:
         self.policies: asyncio.Queue[Change[Workload]] = asyncio.Queue()
         self.namespaces: asyncio.Queue[Change[Workload]] = asyncio.Queue()
         self.kinds: dict[str, asyncio.Queue[Change[Workload]]] = {}
+        self.of_claims: dict[str, asyncio.Queue[Change[Workload]]] = {}
         self.serves: tuple[Resource, ...] = ()
         self.discovered = 0
         self.watches: list[str] = []
@@ -146,13 +147,20 @@ class OwnerCluster:
     async def watch_filtered(
         self, resource: Resource, keep: Callable[[Workload], Any]
     ) -> AsyncGenerator[Change[Any], None]:
-        self.watches.append(resource.name)
-        self.versions.append(resource.version)
-        changes = self.kinds.setdefault(resource.name, asyncio.Queue())
+        if resource.group == DEVICE_CLASSES.group:
+            changes = self.of_claims.setdefault(resource.plural, asyncio.Queue())
+        else:
+            self.watches.append(resource.name)
+            self.versions.append(resource.version)
+            changes = self.kinds.setdefault(resource.name, asyncio.Queue())
         while True:
             change = await changes.get()
             if isinstance(change, Listed):
                 yield Listed(change.version, [keep(workload) for workload in change.objects])
+            elif isinstance(change, Changed):
+                yield Changed(change.version, keep(change.object), change.deleted)
+            else:
+                yield change
 
     def watch_namespaces(self) -> AsyncGenerator[Change[Workload], None]:
         return _told(self.namespaces)

@@ -1,0 +1,1 @@
+"""Resource claims: the templates, classes, slices and claims of a cluster, for its reviews."""
