@@ -8,7 +8,16 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.kube.api.api_resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.api_resources import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    DEVICE_CLASSES,
+    NAMESPACES,
+    POLICIES,
+    RESOURCE_SLICES,
+    UNIVERSE_QUOTAS,
+    Resource,
+)
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Pod, PodSpec, Workload
 from webhook.kinds.kind_catalog import KindCatalog
 from webhook.kinds.kind_schema import decode
@@ -24,6 +33,10 @@ ROOTS: Final = {resource.name: resource for resource in (DEPLOYMENTS, REPLICASET
 RESOURCES: Final = {
     **ROOTS,
     **{resource.name: resource for resource in (NAMESPACES, UNIVERSE_QUOTAS, POLICIES)},
+    **{
+        resource.name: resource
+        for resource in (CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, RESOURCE_SLICES)
+    },
 }
 """Everything that is served besides pods and ResourceQuotas."""
 
