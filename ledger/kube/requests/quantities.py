@@ -42,6 +42,8 @@ _FORM: Final = re.compile(
     r"(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]+))?",
     re.ASCII,
 )
+_NANO: Final = 9
+_NANO_MAX: Final = (2**63 - 1) * 10**_NANO
 _PLAIN_DIGITS_MAX: Final = 15
 """Numbers with this many digits are always below 2^53."""
 
@@ -128,6 +130,17 @@ def parse_milli(quantity: str | int) -> int:
     Raises NotAQuantity, Negative and TooLarge.
     """
     return parse_scaled(quantity, -3)
+
+
+def parse_nano(quantity: str | int) -> int:
+    """Return a quantity in billionths, the finest step of Kubernetes, rounded up.
+
+    As in Kubernetes, amounts beyond 2^63 - 1 count as that. The result may be negative. Raises
+    NotAQuantity, and TooLarge beyond 10^128.
+    """
+    digits, ten, two = (quantity, 0, 0) if isinstance(quantity, int) else _parts(quantity)
+    value, rest = _shifted(digits << two, ten + _NANO)
+    return min(value + (rest > 0), _NANO_MAX)
 
 
 def _parts(text: str) -> tuple[int, int, int]:

@@ -1,72 +1,163 @@
-"""Device supply: the devices of the ResourceSlices of a cluster, as the scheduler uses them."""
+"""Device supply: the devices of the ResourceSlices of a cluster, as kube-scheduler uses them.
 
-from collections.abc import Iterable, Sequence
+A change of a slice costs time for its own devices only, unless it completes or breaks a pool. The
+bound of a claim reads the shapes of devices, of which a cluster has few.
+"""
 
-import msgspec
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+from typing import Final
 
 from ledger.kube.requests.confirmed_card_sizes import CARD_MEMORY_MAX
-from ledger.kube.resource_claims.consumed_capacity import CapacityRule
-from ledger.kube.resource_claims.device_classes import ClassMapping
-from ledger.kube.resource_claims.dra_objects import ResourceSlice
+from ledger.kube.resource_claims.device_classes import ClassMapping, DriverMapping
+from ledger.kube.resource_claims.device_shapes import DeviceShape, shape_of, uuid_of
+from ledger.kube.resource_claims.dra_objects import RESULTS_MAX, ResourceSlice
+from ledger.kube.resource_claims.shape_counts import ShapeCounts
+from ledger.kube.resource_claims.slice_pools import SlicePool, StoredSlice, SupplyDevice
 
-
-class DeviceShape(msgspec.Struct, frozen=True):
-    """The common properties of equal devices of one driver; `capacities` are sorted by name."""
-
-    driver: str
-    product: str = ""
-    shared: bool = False
-    capacities: tuple[CapacityRule, ...] = ()
-
-
-class SupplyDevice(msgspec.Struct, frozen=True):
-    """One device: `node` is empty for a device of several nodes, `uuid` if it names none."""
-
-    driver: str
-    pool: str
-    name: str
-    node: str
-    uuid: str
-    shape: DeviceShape
+SLICE_DEVICES_MAX: Final = 128
+"""Most devices of one slice, the bound of the API server."""
 
 
 class DeviceSupply:
-    """The devices of all slices, kept up to date by a watch. `version` rises at each change."""
+    """The devices of all slices, kept up to date by a watch.
+
+    `version` rises at each change of a device, and `shapes_version` at each change that may change
+    the bound of a claim. No device counts above `card_memory_max` MiB.
+    """
 
     def __init__(self, mapping: ClassMapping, *, card_memory_max: int = CARD_MEMORY_MAX) -> None:
-        """Begin without slices. No device counts above `card_memory_max` MiB."""
-        self._mapping = mapping
+        """Begin without slices; `mapping` names the attributes and capacities of each driver."""
         self.card_memory_max = card_memory_max
         self.version = 0
-        self._slices: dict[str, ResourceSlice] = {}
+        self.shapes_version = 0
+        self._mapping = mapping
+        self._pool_of: dict[str, tuple[str, str]] = {}
+        self._pools: dict[str, dict[str, SlicePool]] = {}
+        self._counts: dict[str, ShapeCounts] = {}
+        self._interned: dict[DeviceShape, DeviceShape] = {}
+        self._uses: Counter[DeviceShape] = Counter()
+        self._uuids: dict[str, Counter[str]] = {}
+        self._devices: dict[str, tuple[int, tuple[SupplyDevice, ...]]] = {}
 
     def take_slice(self, taken: ResourceSlice) -> None:
-        """Store a slice, and drop the earlier slice of the same name."""
-        self._slices[taken.metadata.name] = taken
-        self.version += 1
+        """Store a slice, which replaces the slice of the same name."""
+        name = taken.metadata.name
+        stored = self._stored(taken)
+        place = stored.driver, stored.pool
+        if self._pool_of.get(name, place) != place:
+            self.drop_slice(name)
+        pool = self._pools.setdefault(stored.driver, {}).setdefault(stored.pool, SlicePool())
+        if pool.slices.get(name) == stored:
+            return
+        self._pool_of[name] = place
+        self._put(pool, stored.driver, name, stored)
 
     def drop_slice(self, name: str) -> None:
         """Remove a slice; an unknown name changes nothing."""
-        if self._slices.pop(name, None) is not None:
-            self.version += 1
+        place = self._pool_of.pop(name, None)
+        if place is None:
+            return
+        driver, pool_name = place
+        pools = self._pools[driver]
+        self._put(pools[pool_name], driver, name, None)
+        if not pools[pool_name].slices:
+            del pools[pool_name]
+        if not pools:
+            del self._pools[driver], self._counts[driver]
+            self._devices.pop(driver, None)
 
     def relist(self, slices: Iterable[ResourceSlice]) -> None:
         """Replace all slices by those of a list."""
-        self._slices = {taken.metadata.name: taken for taken in slices}
-        self.version += 1
+        listed = {taken.metadata.name: taken for taken in slices}
+        for name in self._pool_of.keys() - listed.keys():
+            self.drop_slice(name)
+        for taken in listed.values():
+            self.take_slice(taken)
 
     def drivers(self) -> frozenset[str]:
         """Return the drivers that have slices."""
-        return frozenset(taken.spec.driver for taken in self._slices.values())
+        return frozenset(self._pools)
 
     def devices(self, driver: str) -> Sequence[SupplyDevice]:
-        """Return the devices of the complete pools of a driver, sorted by pool and name."""
-        return ()
+        """Return the devices of a driver's complete pools, sorted by pool and name."""
+        version, devices = self._devices.get(driver, (-1, ()))
+        if version != self.version:
+            pools = self._pools.get(driver, {})
+            devices = tuple(
+                sorted(
+                    (
+                        device
+                        for pool in pools.values()
+                        for stored in pool.counted.values()
+                        for device in stored.devices
+                    ),
+                    key=lambda device: (device.pool, device.name),
+                )
+            )
+            self._devices[driver] = self.version, devices
+        return devices
+
+    def shapes(self, driver: str) -> Sequence[DeviceShape]:
+        """Return the shapes of a driver's devices, at most `SHAPES_MAX`, in no order."""
+        counts = self._counts.get(driver)
+        return () if counts is None else counts.shapes()
+
+    def most(self, driver: str, shapes: Collection[DeviceShape]) -> int:
+        """Return how many devices of these shapes one node may use, at most 32."""
+        counts = self._counts.get(driver)
+        return 0 if counts is None else min(RESULTS_MAX, counts.most(shapes))
 
     def find(self, driver: str, pool: str, device: str) -> SupplyDevice | None:
         """Return an allocated device, also of an incomplete pool or an older generation."""
-        return None
+        known = self._pools.get(driver, {}).get(pool)
+        return None if known is None else known.find(device)
 
     def uuids(self, node: str) -> frozenset[str]:
-        """Return the uuids of a node's devices, also those of incomplete pools."""
-        return frozenset()
+        """Return the uuids of the cards of a node's devices, also those of incomplete pools."""
+        return frozenset(self._uuids.get(node, ()))
+
+    def _put(self, pool: SlicePool, driver: str, name: str, stored: StoredSlice | None) -> None:
+        self.version += 1
+        if stored is not None:
+            self._refer(stored, 1)
+        old = pool.put(name, stored)
+        if old is not None:
+            self._refer(old, -1)
+        counts = self._counts.setdefault(driver, ShapeCounts())
+        if counts.settle(pool, name):
+            self.shapes_version += 1
+
+    def _stored(self, taken: ResourceSlice) -> StoredSlice:
+        spec = taken.spec
+        driver = spec.driver
+        mapping = self._mapping.by_driver.get(driver)
+        if mapping is None:
+            mapping = DriverMapping(driver=driver, vendor="unknown")
+        own: dict[DeviceShape, DeviceShape] = {}
+        devices = []
+        for device in islice(spec.devices or (), SLICE_DEVICES_MAX):
+            shape = shape_of(device, mapping)
+            shape = self._interned.get(shape) or own.setdefault(shape, shape)
+            node = spec.node_name or device.node_name
+            uuid = uuid_of(device, mapping)
+            devices.append(SupplyDevice(driver, spec.pool.name, device.name, node, uuid, shape))
+        count = spec.pool.resource_slice_count
+        return StoredSlice(driver, spec.pool.name, spec.pool.generation, count, tuple(devices))
+
+    def _refer(self, stored: StoredSlice, by: int) -> None:
+        """Count the uses of shapes and uuids, so that those of removed slices are forgotten."""
+        for device in stored.devices:
+            self._uses[device.shape] += by
+            if self._uses[device.shape]:
+                self._interned.setdefault(device.shape, device.shape)
+            else:
+                del self._uses[device.shape], self._interned[device.shape]
+            if device.uuid:
+                uuids = self._uuids.setdefault(device.node, Counter())
+                uuids[device.uuid] += by
+                if not uuids[device.uuid]:
+                    del uuids[device.uuid]
+                if not uuids:
+                    del self._uuids[device.node]

@@ -1,0 +1,111 @@
+"""Device shapes: the properties by which devices differ for a claim, as equal values.
+
+Thousands of equal cards have one shape, so the bound of a claim depends on the number of shapes,
+not on that of devices.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from ledger.kube.resource_claims.consumed_capacity import (
+    CapacityRule,
+    QuantityError,
+    capacity_rule,
+)
+from ledger.kube.resource_claims.device_classes import DriverMapping
+from ledger.kube.resource_claims.dra_objects import SliceDevice
+from ledger.kube.resource_claims.selector_conditions import DeviceCondition
+
+KINDS: Final = ("type", "profile")
+"""Attributes that divide the devices of a driver, besides the product: card, part of a card, …"""
+
+TEXT_MAX: Final = 128
+"""Longest text that is kept of an attribute; longer texts are cut."""
+
+
+class DeviceShape(msgspec.Struct, frozen=True, cache_hash=True):
+    """The common properties of equal devices of one driver.
+
+    `product` is the name of the type of card, empty if unknown. `attributes` are the product and
+    `KINDS`, by name without the driver's domain. `shared` is true if a device allows several
+    allocations. `capacities` are sorted by name, without the driver's domain.
+    """
+
+    driver: str
+    product: str = ""
+    shared: bool = False
+    attributes: tuple[tuple[str, str], ...] = ()
+    capacities: tuple[CapacityRule, ...] = ()
+
+    def first(self, names: Iterable[str]) -> CapacityRule | None:
+        """Return the first capacity with one of the names, None if the device has none of them."""
+        for name in names:
+            for rule in self.capacities:
+                if rule.name == plain(name, self.driver):
+                    return rule
+        return None
+
+    def meets(self, condition: DeviceCondition) -> bool:
+        """Return whether a device of this shape may meet a condition of selectors."""
+        if condition.drivers is not None and self.driver not in condition.drivers:
+            return False
+        if condition.shared is not None and self.shared != condition.shared:
+            return False
+        return all(
+            self._may_have(plain(f"{domain}/{name}", self.driver), value)
+            for domain, name, value in condition.attributes
+        )
+
+    def _may_have(self, name: str, value: str) -> bool:
+        texts = dict(self.attributes)
+        if name in texts:
+            return texts[name] == value[:TEXT_MAX]
+        # Of the kept attributes it is certain that the device lacks them.
+        return name not in KINDS
+
+
+def plain(name: str, driver: str) -> str:
+    """Return the name of an attribute or capacity without the driver's domain."""
+    return name.removeprefix(f"{driver}/")
+
+
+def shape_of(device: SliceDevice, mapping: DriverMapping) -> DeviceShape:
+    """Return the shape of a device. A capacity with an invalid quantity is left out."""
+    driver = mapping.driver
+    attributes = _texts(device, driver)
+    product = _first(attributes, mapping.product, driver)
+    names = (*KINDS, *(plain(name, driver) for name in mapping.product))
+    kept = {name: attributes[name] for name in names if name in attributes}
+    rules: dict[str, CapacityRule] = {}
+    for given, capacity in (device.capacity or {}).items():
+        name = plain(given, driver)
+        try:
+            rules[name] = capacity_rule(name, capacity)
+        except QuantityError:
+            continue
+    return DeviceShape(
+        driver,
+        product,
+        bool(device.allow_multiple_allocations),
+        tuple(sorted(kept.items())),
+        tuple(rules[name] for name in sorted(rules)),
+    )
+
+
+def uuid_of(device: SliceDevice, mapping: DriverMapping) -> str:
+    """Return the uuid of a device's card, empty if it names none."""
+    return _first(_texts(device, mapping.driver), mapping.uuid, mapping.driver)
+
+
+def _texts(device: SliceDevice, driver: str) -> dict[str, str]:
+    return {
+        plain(name, driver): value.string[:TEXT_MAX]
+        for name, value in (device.attributes or {}).items()
+        if value.string is not None
+    }
+
+
+def _first(texts: Mapping[str, str], names: Iterable[str], driver: str) -> str:
+    return next((texts[name] for name in (plain(n, driver) for n in names) if name in texts), "")
