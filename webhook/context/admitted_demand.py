@@ -4,12 +4,43 @@ The MiB of a whole card, or of a percentage of one, depend on the cards of the c
 rule, unchanged objects would be charged more after a larger card is added, perhaps more than their
 quotas allow. They keep the amounts that they were admitted for until they are placed on cards, or
 until their resource claims are allocated.
+
+Resource claims that do not exist yet count as far as they were admitted, because their templates
+may have changed since. A claim is reviewed when it is created, so it is charged then.
 """
 
+from typing import Final
+
+import msgspec
+
 from ledger.core.evolve.placement_charges import standing
-from ledger.core.model.amounts import Amounts, covers, largest, without_zeros
+from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest, without_zeros
 from ledger.core.model.devices import Devices
-from ledger.core.model.state import State
+from ledger.core.model.state import Entry, State
+
+
+class Awaited(msgspec.Struct, frozen=True, gc=False):
+    """The part of a demand for resource claims that do not exist yet.
+
+    With `unresolved`, some of their templates are unknown, so the part may be too small.
+    """
+
+    amounts: Amounts = {}
+    unresolved: bool = False
+
+    def admitted(self, demand: Amounts, charge: Amounts) -> Amounts:
+        """Return a demand with this part as far as the charge of the object covers it."""
+        firm = minus(demand, self.amounts)
+        covered = charge if self.unresolved else smallest(charge, demand)
+        return without_zeros(largest(firm, covered))
+
+
+NOTHING_AWAITED: Final = Awaited()
+
+
+def awaited_of(deferred: Amounts, *, unresolved: bool) -> Awaited:
+    """Return the part of a demand for claims that do not exist yet."""
+    return Awaited(deferred, unresolved) if deferred or unresolved else NOTHING_AWAITED
 
 
 def promised_demand(
@@ -18,15 +49,20 @@ def promised_demand(
     demand: Amounts,
     assumed: tuple[str, ...],
     devices: Devices | None = None,
+    *,
+    awaited: Awaited = NOTHING_AWAITED,
 ) -> Amounts:
     """Return the demand of an object, with assumed amounts no larger than when it was admitted.
 
     For a pod on cards, the placement decides, and for an object with devices its allocation.
     `place` is namespace, key and uid. `assumed` are the resources whose demand depends on the
     current cards of the cluster. `devices` are those of the object, None for the recorded ones.
+    `awaited` is the part of the demand for claims that do not exist.
     """
     namespace, key, uid = place
     entry = state.entry(namespace, key)
+    if awaited is not NOTHING_AWAITED:
+        demand = awaited.admitted(demand, _charge(entry, uid))
     if entry is None:
         return demand
     demand = standing(state.namespaces[namespace], key, uid, demand)
@@ -39,10 +75,16 @@ def promised_demand(
     known: Amounts = {}
     if stored is not None and is_stored and stored.bound is not None:
         known = stored.bound
-    for body in entry.bodies():
+    return _lowered(demand, largest(known, _charge(entry, uid)), assumed)
+
+
+def _charge(entry: Entry | None, uid: str) -> Amounts:
+    """Return the amounts that an entry holds for a uid."""
+    known: Amounts = {}
+    for body in entry.bodies() if entry is not None else ():
         if body.uid == uid:
             known = largest(known, body.demand)
-    return _lowered(demand, known, assumed)
+    return known
 
 
 def _lowered(demand: Amounts, known: Amounts, assumed: tuple[str, ...]) -> Amounts:

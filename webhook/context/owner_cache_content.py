@@ -12,7 +12,8 @@ import msgspec
 
 from ledger.core.model.denials import Denial
 from ledger.kube.api.api_resources import Resource
-from ledger.kube.api.objects import Workload
+from ledger.kube.api.objects import Pod, Workload
+from ledger.kube.requests.demand import NO_DEMAND, Demand
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch.owner_cache import CachedOwner
 from webhook.kinds.kind_catalog import KindCatalog
@@ -22,12 +23,17 @@ ASKS_NOTHING: Final = b""
 """Digest of an object whose templates request nothing that is charged."""
 
 _FASTEST: Final = 1
+_SOMETHING: Final = Demand({}, unresolved=True)
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(Workload)
 
 
 def owner_digest(catalog: KindCatalog, rules: DemandRules) -> Callable[[Resource, Workload], bytes]:
-    """Return the digest function for `ledger.kube.watch.owner_cache.OwnerCache`."""
+    """Return the digest function for `ledger.kube.watch.owner_cache.OwnerCache`.
+
+    Templates of resource claims may change at any time, so each pod with claims requests something.
+    """
+    rules = msgspec.structs.replace(rules, claims=_AnyClaims())
 
     def digest(resource: Resource, seen: Workload) -> bytes:
         kind = catalog.of_resource(resource.group, resource.plural)
@@ -39,6 +45,16 @@ def owner_digest(catalog: KindCatalog, rules: DemandRules) -> Callable[[Resource
         return zlib.compress(_encoder.encode(seen), _FASTEST)
 
     return digest
+
+
+class _AnyClaims:
+    """Demands by which each pod with generated claims requests something."""
+
+    def of_pod(self, pod: Pod) -> Demand | Denial:
+        claims = pod.spec.resource_claims or ()
+        if any(named.resource_claim_template_name for named in claims):
+            return _SOMETHING
+        return NO_DEMAND
 
 
 def cached_workload(parent: CachedOwner[bytes]) -> Workload | None:

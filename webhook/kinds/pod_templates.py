@@ -63,7 +63,8 @@ def templates_of(kind: WorkloadKind, workload: Workload) -> Iterator[Template]:
     names = names_of(workload)
     for pods in kind.pod_sets:
         for place in pods.path.places(names):
-            yield Template(_pod(pods, place), pods, place.field, _scope(pods, place, names))
+            pod = _placed(_pod(pods, place), workload.metadata)
+            yield Template(pod, pods, place.field, _scope(pods, place, names))
 
 
 def _scope(pods: PodSet, place: PathMatch, names: dict[str, Json]) -> ExpressionScope:
@@ -83,6 +84,23 @@ def _pod(pods: PodSet, place: PathMatch) -> Pod:
         return Pod(spec=_read(value, PodSpec, place.field))
     resources = _read(value, Resources, place.field)
     return Pod(spec=PodSpec([Container(place.field, resources=resources)]))
+
+
+def _placed(pod: Pod, owner: ObjectMeta) -> Pod:
+    """Return a pod with resource claims as one of its owner: in its namespace, without a uid.
+
+    Its resourceVersion is that of the owner, because the pod is as new or stored as the owner. The
+    template may name others, which the API server ignores.
+    """
+    if not pod.spec.resource_claims:
+        return pod
+    metadata = msgspec.structs.replace(
+        pod.metadata,
+        namespace=owner.namespace,
+        uid="",
+        resource_version=owner.resource_version,
+    )
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def _object(field: str, value: Json) -> Mapping[str, Json]:

@@ -10,10 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from ledger.core.model.amounts import Amounts, most_of, without_zeros
+from ledger.core.model.amounts import Amounts, minus, most_of, without_zeros
 from ledger.core.model.denials import Denial, Reason
 from ledger.core.model.traits import Traits
-from ledger.kube.api.objects import Workload
+from ledger.kube.api.objects import ObjectMeta, Workload
 from ledger.kube.api.quoting import shown
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
@@ -39,7 +39,7 @@ class Envelope(msgspec.Struct, frozen=True):
     empty if all amounts are known. `assumed` are the resources whose amounts depend on the
     cluster's current cards. With `finished`, the object will never run pods again. `pods` is the
     number of equal pods in the demand, 0 if they differ; with `replicas`, the object's scale sets
-    that number.
+    that number. `deferred` and `unresolved` are as in `Demand`.
     """
 
     demand: Amounts
@@ -50,6 +50,8 @@ class Envelope(msgspec.Struct, frozen=True):
     assumed: tuple[str, ...] = ()
     pods: int = 0
     replicas: bool = False
+    deferred: Amounts = {}
+    unresolved: bool = False
 
 
 def envelope_of(
@@ -70,7 +72,7 @@ def envelope_of(
         demands = [
             (template, _demand(template, rules)) for template in templates_of(kind, workload)
         ]
-        envelope = _envelope(demands, stage, workload.metadata.labels, rules.labels)
+        envelope = _envelope(demands, stage, workload.metadata, rules.labels)
         pods, replicas = _alike(kind, stage, demands)
         return msgspec.structs.replace(envelope, pods=pods, replicas=replicas)
     except InvalidObject as error:
@@ -128,31 +130,49 @@ class _Stage(msgspec.Struct, frozen=True):
 def _envelope(
     demands: list[tuple[Template, Demand]],
     stage: _Stage,
-    labels: dict[str, str] | None,
+    metadata: ObjectMeta,
     recorded: RecordedLabels,
 ) -> Envelope:
     total: Amounts = {}
+    deferred: Amounts = {}
+    unresolved = False
     traits: dict[str, None] = {}
     unknown = unknown_field = ""
     for template, demand in demands:
-        if not demand.amounts and not demand.unknown:
+        if not demand.amounts and not demand.unknown and not demand.unresolved:
             continue
         meta, spec = template.pod.metadata, template.pod.spec
-        traits[traits_of_template(meta, spec, labels, recorded)] = None
+        traits[traits_of_template(meta, spec, metadata.labels, recorded)] = None
         pods = stage.pods(template)
-        _add(total, demand.amounts, pods)
+        _add(total, minus(demand.amounts, demand.deferred), pods)
+        unresolved = unresolved or (pods > 0 and demand.unresolved)
+        if metadata.resource_version and not _has_room(deferred, demand.deferred, pods):
+            unresolved = True  # the object was admitted with other templates of claims
+        else:
+            _add(deferred, demand.deferred, pods)
         if pods and demand.unknown and not unknown:
             unknown, unknown_field = demand.unknown, template.moved(demand.memory_unknown)
         elif pods and demand.unknown and demand.unknown != unknown:
             raise _both_unknown(template.moved(demand.memory_unknown), unknown, demand.unknown)
     assumed = tuple({name: None for _, demand in demands for name in demand.assumed})
-    return Envelope(
+    envelope = Envelope(
         without_zeros(total),
         bounded_traits(traits),
         unknown,
         unknown_field,
         stage.finished,
         assumed,
+        unresolved=unresolved,
+    )
+    return _with_deferred(envelope, deferred) if deferred else envelope
+
+
+def _with_deferred(envelope: Envelope, deferred: Amounts) -> Envelope:
+    """Return an envelope with the demand for claims that do not exist. Raises InvalidObject."""
+    total = dict(envelope.demand)
+    _add(total, deferred, 1)
+    return msgspec.structs.replace(
+        envelope, demand=without_zeros(total), deferred=without_zeros(deferred)
     )
 
 
@@ -199,6 +219,14 @@ def _add(total: Amounts, amounts: Amounts, pods: int) -> None:
                 Reason.INVALID_QUANTITY,
             )
         total[resource] = sum_
+
+
+def _has_room(total: Amounts, amounts: Amounts, pods: int) -> bool:
+    """Return whether a sum with the demand of this number of pods stays well below `most_of`."""
+    return all(
+        total.get(resource, 0) + pods * amount <= most_of(resource) // 2
+        for resource, amount in amounts.items()
+    )
 
 
 def _least(template: Template) -> int:

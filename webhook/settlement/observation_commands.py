@@ -11,7 +11,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import CREATE, End, Observe
 from ledger.core.model.state import Entry, Hold, Object, State
 from ledger.core.model.traits import Traits
-from webhook.context.admitted_demand import promised_demand
+from webhook.context.admitted_demand import NOTHING_AWAITED, Awaited, promised_demand
 
 
 class ObservedObject(msgspec.Struct, frozen=True, gc=False):
@@ -20,7 +20,8 @@ class ObservedObject(msgspec.Struct, frozen=True, gc=False):
     `grace_ends` is the time when a terminating pod stops counting, in µs of Unix time, 0 for never.
     `problem` is the reason why a request is invalid; the demand is then empty. `root`, `traits` and
     `generation` are as in `commands.Observe`. A `gated` pod counts only once its demand is
-    reserved. The demand for `assumed` resources depends on the cards that the cluster has now.
+    reserved. The demand for `assumed` resources depends on the cards that the cluster has now, and
+    `awaited` is its part for resource claims that do not exist yet.
     """
 
     namespace: str
@@ -36,6 +37,7 @@ class ObservedObject(msgspec.Struct, frozen=True, gc=False):
     generation: int = 0
     gated: bool = False
     assumed: tuple[str, ...] = ()
+    awaited: Awaited = NOTHING_AWAITED
 
 
 def command_if_changed(
@@ -69,9 +71,13 @@ def command_for(seen: ObservedObject, actor: str) -> Observe | End:
 
 
 def with_promised_demand(state: State, seen: ObservedObject) -> ObservedObject:
-    """Return an observation with the demand that its object is charged; see `promised_demand`."""
+    """Return an observation with the demand that its object is charged; see `promised_demand`.
+
+    A gated pod keeps the part for claims that do not exist, because it is about to be reserved.
+    """
     place = seen.namespace, seen.key, seen.uid
-    demand = promised_demand(state, place, seen.demand, seen.assumed)
+    awaited = NOTHING_AWAITED if seen.gated else seen.awaited
+    demand = promised_demand(state, place, seen.demand, seen.assumed, awaited=awaited)
     return seen if demand == seen.demand else msgspec.structs.replace(seen, demand=demand)
 
 

@@ -12,9 +12,11 @@ from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import is_gated
+from ledger.kube.requests.demand import NO_DEMAND
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
 from ledger.kube.requests.pod_traits import recorded_traits
+from webhook.context.admitted_demand import awaited_of
 from webhook.settlement.observation_commands import ObservedObject
 
 POD_KEYS: Final = "pods/"
@@ -60,19 +62,22 @@ def observe_ended_pod(pod: Pod, cluster: str, now: int, *, deleted: bool) -> Obs
 def observe_counted_pod(pod: Pod, cluster: str, rules: DemandRules) -> ObservedObject:
     """Return the observation of a pod that counts, without its root."""
     demand = demand_of(pod, rules)
-    amounts = {} if isinstance(demand, Denial) else demand.amounts
+    problem = sentence(demand) if isinstance(demand, Denial) else ""
+    demand = NO_DEMAND if isinstance(demand, Denial) else demand
+    is_asking = bool(demand.amounts) or demand.unresolved
     meta = pod.metadata
     return ObservedObject(
         namespace=qualified(cluster, meta.namespace),
         key=POD_KEYS + meta.name,
         uid=meta.uid,
         version=meta.version(),
-        demand=amounts,
+        demand=demand.amounts,
         grace_ends=_grace_ends(pod),
-        problem=sentence(demand) if isinstance(demand, Denial) else "",
-        traits=recorded_traits(pod, rules.labels) if amounts else (),
+        problem=problem,
+        traits=recorded_traits(pod, rules.labels) if is_asking else (),
         gated=is_gated(pod.spec),
-        assumed=() if isinstance(demand, Denial) else demand.assumed,
+        assumed=demand.assumed,
+        awaited=awaited_of(demand.deferred, unresolved=demand.unresolved),
     )
 
 

@@ -11,6 +11,7 @@ from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import qualified, split_qualified
 from ledger.kube.api.objects import ObjectMeta, OwnerReference, Workload
 from ledger.kube.requests.demand_rules import DemandRules
+from webhook.context.admitted_demand import awaited_of
 from webhook.kinds.kind_schema import WorkloadKind
 from webhook.kinds.workload_envelope import envelope_of
 from webhook.settlement.observation_commands import ObservedObject
@@ -77,8 +78,8 @@ def observe_workload(
         seen = msgspec.structs.replace(seen, cause=Cause.MOVED)
     else:
         # Its traits are kept: quotas select its pods by them if it was charged before.
-        demand = {} if mode.pods_only else envelope.demand
-        seen = msgspec.structs.replace(
-            seen, demand=demand, traits=envelope.traits, assumed=envelope.assumed
-        )
+        seen = msgspec.structs.replace(seen, traits=envelope.traits, assumed=envelope.assumed)
+        if not mode.pods_only:
+            awaited = awaited_of(envelope.deferred, unresolved=envelope.unresolved)
+            seen = msgspec.structs.replace(seen, demand=envelope.demand, awaited=awaited)
     return ObservedWorkload(seen, meta.controller())
