@@ -44,6 +44,13 @@ def recorded_traits(pod: Pod, labels: RecordedLabels = NONE) -> Traits:
     return (text,) if len(text) <= RECORDED_MAX else bounded_traits((text,))
 
 
+def label_traits(metadata: ObjectMeta, labels: RecordedLabels = NONE) -> Traits:
+    """Return the traits of an object without scopes, such as a ResourceClaim: its labels."""
+    carried = metadata.labels or {}
+    text = _marked({key: carried[key] for key in labels.keys if key in carried}, labels)
+    return bounded_traits((text,)) if text else ()
+
+
 def bounded_traits(texts: Iterable[str]) -> Traits:
     """Return the recorded form of one object's texts: the texts, or one digest of them all."""
     distinct = tuple(dict.fromkeys(texts))
