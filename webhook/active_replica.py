@@ -1,9 +1,10 @@
 """Active replica: runs settlement, quota accounts and scheduling gates of one cluster.
 
-Pods are listed after the workloads that own them. Before anything is settled, the cluster's name is
-registered in the ledger; a name that another cluster has stops the service. Every difference
-between the ledger and the cluster becomes a command. The ledger decides each command, so a command
-that is sent twice, or by two replicas, does no harm.
+Pods are listed after the workloads that own them and the resource claims that belong to them.
+Before anything is settled, the cluster's name is registered in the ledger; a name that another
+cluster has stops the service. Every difference between the ledger and the cluster becomes a
+command. The ledger decides each command, so a command that is sent twice, or by two replicas, does
+no harm.
 """
 
 import asyncio
@@ -39,6 +40,8 @@ from webhook.settlement.new_label_relist import NewLabelRelist
 from webhook.settlement.open_attempt_ages import AttemptAges, start_open_attempt_ages
 from webhook.settlement.pod_recheck_queue import RecheckQueue
 from webhook.settlement.pod_reconciler import PODS, PodGates, PodListener, PodReconciler
+from webhook.settlement.resource_claims.claim_tasks import ResourceClaimTasks
+from webhook.settlement.resource_claims.resource_claim_reconciler import RESOURCE_CLAIMS
 from webhook.settlement.workloads.charging_modes import ChargingModes
 from webhook.settlement.workloads.workload_informers import WorkloadInformers
 from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
@@ -81,12 +84,16 @@ class _SettlementTasks:
         self._informers = informers
         self._drift = DriftCounter(session.context.policies, session.count)
         self._workloads = WorkloadInformers(session, informers, make=self._reconciler)
+        self.claims = ResourceClaimTasks(
+            session, informers, ages=self.ages, invalid_objects=self.invalid_objects, pods=PODS
+        )
         self._pods = PodReconciler(
             session,
             gates,
             ages=self.ages,
             invalid_objects=self.invalid_objects,
             listeners=listeners,
+            claims=self.claims.reconciler.pods,
         )
         self._recheck_queue = RecheckQueue(session, self._pods)
         self._absence = AbsenceProver(session, self.ages, lister_of=self._lister_of)
@@ -105,6 +112,8 @@ class _SettlementTasks:
             self._label_relist.relist_if_due,
         ):
             tasks.create_task(run_periodically(tick, action))
+        self.claims.start(tasks)
+        tasks.create_task(self._pods.follow_claims())
         tasks.create_task(self._workloads.run())
         tasks.create_task(run_periodically(tick, self._workloads.follow_policies))
 
@@ -119,15 +128,19 @@ class _SettlementTasks:
             ):
                 self.ages.follow(event, now)
                 self._drift.follow(event)
+                self.claims.reconciler.follow(event)
 
     async def _start_pods(self, tasks: asyncio.TaskGroup) -> None:
-        """Follow the pods once the kinds of their owners are listed."""
+        """Follow the pods once the kinds of their owners and their claims are listed."""
         await self._workloads.listed()
+        await self.claims.listed()
         tasks.create_task(
             self._informers.follow(PODS, self._session.cluster.watch_pods, self._pods.take)
         )
 
     def _lister_of(self, kind: str) -> ObjectLister | None:
+        if kind == RESOURCE_CLAIMS:
+            return self.claims.reconciler
         return self._pods if kind == PODS else self._workloads.of(kind)
 
     def _reconciler(
@@ -223,6 +236,18 @@ class Settlement:
         return sum(map(len, self._active.quotas.warnings())) if self._active is not None else 0
 
     @property
+    def unused_claims(self) -> int:
+        """The number of charged resource claims without any use for a day."""
+        if self._active is None:
+            return 0
+        return len(self._active.settlement.claims.reconciler.unused.due(self._now()))
+
+    @property
+    def unnamed_claims(self) -> int:
+        """The number of resource claims of pods that do not name them yet."""
+        return self._active.settlement.claims.reconciler.unnamed if self._active is not None else 0
+
+    @property
     def waiting(self) -> int:
         """The number of pods that wait behind the scheduling gate."""
         return self._active.gates.waiting if self._active is not None else 0
@@ -249,7 +274,8 @@ class Settlement:
         if self._active is None:
             return []
         quotas = [line for warnings in self._active.quotas.warnings() for line in warnings.shown()]
-        return [*self._active.informers.warnings(), *quotas]
+        claims = self._active.settlement.claims.warnings()
+        return [*self._active.informers.warnings(), *claims, *quotas]
 
     async def register(self) -> None:
         """Bind the cluster's name to its identity.
@@ -311,6 +337,7 @@ class Settlement:
             pass
         finally:
             self._active = None
+            self._site.context.resource_claims.relist_claims(())  # nothing updates them any more
 
     async def _step_down(self) -> None:
         await self._wait_until(active=False)

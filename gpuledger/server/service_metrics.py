@@ -61,6 +61,8 @@ class ServiceMetrics:
         telemetry.read("allocators_refused", lambda: len(refused))
         telemetry.read("objects_not_understood", lambda: settlement.invalid_objects)
         telemetry.read("quotas_not_understood", lambda: settlement.quotas_with_warnings)
+        telemetry.read("resource_claims_unused", lambda: settlement.unused_claims)
+        telemetry.read("resource_claims_unnamed", lambda: settlement.unnamed_claims)
         telemetry.read("pods_waiting", lambda: settlement.waiting)
         telemetry.read("pods_waiting_max_seconds", lambda: settlement.waiting_seconds_max)
         telemetry.read("owners_known", lambda: len(parents))

@@ -212,6 +212,21 @@ METRICS: Final = (
         "Accounts with the rights of HAMi that were refused its annotations in the last hour and"
         " are not among the trusted identities.",
     ),
+    Metric(
+        "resource_claims_unused",
+        MetricKind.GAUGE,
+        "Charged resource claims without owner, pod and device for 24 hours or longer.",
+    ),
+    Metric(
+        "resource_claims_unnamed",
+        MetricKind.GAUGE,
+        "Resource claims of pods whose status does not name them yet.",
+    ),
+    Metric(
+        "resource_claims_alone_total",
+        MetricKind.COUNTER,
+        "Resource claims of pods that are charged on their own, because no pod named them in time.",
+    ),
     Metric("pods_waiting", MetricKind.GAUGE, "Pods that wait behind the scheduling gate for room."),
     Metric(
         "pods_waiting_max_seconds",

@@ -62,26 +62,27 @@ def promised_demand(
     namespace, key, uid = place
     entry = state.entry(namespace, key)
     if awaited is not NOTHING_AWAITED:
-        demand = awaited.admitted(demand, _charge(entry, uid))
+        demand = awaited.admitted(demand, _admitted(entry, uid))
     if entry is None:
         return demand
     demand = standing(state.namespaces[namespace], key, uid, demand)
     stored = entry.committed
-    is_stored = stored is not None and stored.uid == uid
-    if devices is None and stored is not None and is_stored:
+    if devices is None and stored is not None and stored.uid == uid:
         devices = stored.devices
     if not assumed or devices:
         return demand
+    return _lowered(demand, _admitted(entry, uid), assumed)
+
+
+def _admitted(entry: Entry | None, uid: str) -> Amounts:
+    """Return the amounts that an entry holds for a uid, or held before it had devices."""
     known: Amounts = {}
-    if stored is not None and is_stored and stored.bound is not None:
+    if entry is None:
+        return known
+    stored = entry.committed
+    if stored is not None and stored.uid == uid and stored.bound is not None:
         known = stored.bound
-    return _lowered(demand, largest(known, _charge(entry, uid)), assumed)
-
-
-def _charge(entry: Entry | None, uid: str) -> Amounts:
-    """Return the amounts that an entry holds for a uid."""
-    known: Amounts = {}
-    for body in entry.bodies() if entry is not None else ():
+    for body in entry.bodies():
         if body.uid == uid:
             known = largest(known, body.demand)
     return known

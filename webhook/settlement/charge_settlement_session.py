@@ -12,6 +12,7 @@ from ledger.core.model import accounts
 from ledger.core.model.commands import End
 from ledger.core.model.events import Cause
 from ledger.core.model.state import Entry
+from ledger.kube.api.api_resources import CLAIMS
 from ledger.kube.api.cluster_ports import (
     FilteredWatches,
     PolicyWatches,
@@ -72,8 +73,8 @@ class SettlementSession:
     """The state, the cluster with its context, and the queue of commands to the ledger.
 
     `name` is the cluster's name in the ledger. `settled_kinds` begin the keys that settlement
-    commits and releases: `pods`, and the kinds that can be roots. `tick_seconds` is the period of
-    the checks.
+    commits and releases: `pods`, resource claims, and the kinds that can be roots. `tick_seconds`
+    is the period of the checks.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class SettlementSession:
         self.tick_seconds = min(TICK_SECONDS, settings.settle_seconds / 4)
         self.namespace_prefix = f"{self.name}/"
         self.settled_kinds = frozenset(
-            ("pods", *(kind.name for kind in self.context.catalog.roots))
+            ("pods", CLAIMS.name, *(kind.name for kind in self.context.catalog.roots))
         )
 
     async def catch_up(self) -> None:

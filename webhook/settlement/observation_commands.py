@@ -9,6 +9,7 @@ import msgspec
 from ledger.core.model import amounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import CREATE, End, Observe
+from ledger.core.model.devices import DEVICES_MAX, Devices
 from ledger.core.model.state import Entry, Hold, Object, State
 from ledger.core.model.traits import Traits
 from webhook.context.admitted_demand import NOTHING_AWAITED, Awaited, promised_demand
@@ -21,7 +22,8 @@ class ObservedObject(msgspec.Struct, frozen=True, gc=False):
     `problem` is the reason why a request is invalid; the demand is then empty. `root`, `traits` and
     `generation` are as in `commands.Observe`. A `gated` pod counts only once its demand is
     reserved. The demand for `assumed` resources depends on the cards that the cluster has now, and
-    `awaited` is its part for resource claims that do not exist yet.
+    `awaited` is its part for resource claims that do not exist yet. `devices` are as in
+    `commands.Observe`.
     """
 
     namespace: str
@@ -38,6 +40,7 @@ class ObservedObject(msgspec.Struct, frozen=True, gc=False):
     gated: bool = False
     assumed: tuple[str, ...] = ()
     awaited: Awaited = NOTHING_AWAITED
+    devices: Devices | None = None
 
 
 def command_if_changed(
@@ -54,7 +57,7 @@ def command_if_changed(
     if seen.gated and not is_reserved(entry, seen):
         return None
     if entry is None or (entry.committed is None and not attempts):
-        return command_for(seen, actor) if seen.demand else None
+        return command_for(seen, actor) if seen.demand or seen.devices else None
     if stored is None:
         return command_for(seen, actor)
     if _is_as(stored, seen) and all(hold.base >= seen.version for hold in attempts):
@@ -67,7 +70,9 @@ def command_for(seen: ObservedObject, actor: str) -> Observe | End:
     where = (seen.namespace, seen.key, seen.uid, seen.version)
     if seen.cause:
         return End(*where, seen.cause, actor)
-    return Observe(*where, seen.demand, actor, seen.root, seen.traits, seen.generation)
+    return Observe(
+        *where, seen.demand, actor, seen.root, seen.traits, seen.generation, seen.devices
+    )
 
 
 def with_promised_demand(state: State, seen: ObservedObject) -> ObservedObject:
@@ -77,7 +82,7 @@ def with_promised_demand(state: State, seen: ObservedObject) -> ObservedObject:
     """
     place = seen.namespace, seen.key, seen.uid
     awaited = NOTHING_AWAITED if seen.gated else seen.awaited
-    demand = promised_demand(state, place, seen.demand, seen.assumed, awaited=awaited)
+    demand = promised_demand(state, place, seen.demand, seen.assumed, seen.devices, awaited=awaited)
     return seen if demand == seen.demand else msgspec.structs.replace(seen, demand=demand)
 
 
@@ -112,6 +117,8 @@ def _known(entry: Entry | None, uid: str) -> tuple[Object | None, list[Hold]]:
 def _is_as(stored: Object, seen: ObservedObject) -> bool:
     """Return whether a stored object agrees with an observation; a status never raises a demand."""
     if (stored.root, stored.traits) != (seen.root, seen.traits):
+        return False
+    if seen.devices is not None and stored.devices != seen.devices[:DEVICES_MAX]:
         return False
     if stored.demand == seen.demand:
         return True

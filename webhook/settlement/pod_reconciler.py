@@ -23,6 +23,7 @@ from webhook.settlement.observation_commands import (
 )
 from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_observation import POD_KEYS, observe_counted_pod, observe_ended_pod
+from webhook.settlement.resource_claims.pod_claims import PodClaims
 from webhook.settlement.root_lookup import (
     LIST_READ_SECONDS,
     RECOUNT_READ_SECONDS,
@@ -72,8 +73,10 @@ class PodReconciler:
         ages: AttemptAges,
         invalid_objects: InvalidObjects,
         listeners: Sequence[PodListener],
+        claims: PodClaims,
     ) -> None:
         self._session = session
+        self._claims = claims
         self._gates = gates
         self._ages = ages
         self._invalid_objects = invalid_objects
@@ -99,6 +102,13 @@ class PodReconciler:
         for seen in [pod for pod in self._terminating.values() if pod.grace_ends < now]:
             del self._terminating[seen.uid]
             await self._send(msgspec.structs.replace(seen, cause=Cause.FINISHED))
+
+    async def follow_claims(self) -> None:
+        """Observe pods again whose resource claims changed, until cancelled."""
+        while True:
+            pod = await self._claims.next_due()
+            with self._session.failures.taking(PODS, pod.metadata.full_name()):
+                await self._send(await self._see(pod))
 
     async def recheck(self, pods: list[Pod]) -> None:
         """Queue the commands about listed pods whose charge has changed with their root.
@@ -145,6 +155,7 @@ class PodReconciler:
             return ended
         seen = observe_counted_pod(pod, session.name, session.context.rules)
         seen = await self._root_lookup.of_pod(seen, pod.metadata, deadline)
+        seen = self._claims.charged(pod, seen)
         return with_promised_demand(session.view.state, seen)
 
     async def _see(
@@ -158,6 +169,7 @@ class PodReconciler:
             self._terminating.pop(seen.uid, None)
         self._invalid_objects.note(seen)
         self._gates.note(pod, seen)
+        self._claims.note(pod, seen)
         return seen
 
     async def _send(self, seen: ObservedObject) -> None:
@@ -187,7 +199,9 @@ class PodReconciler:
         await self._session.catch_up()
         self._terminating.clear()
         self._invalid_objects.clear(POD_KEYS)
+        self._claims.begin_list()
         present = await self._send_present(listed.objects)
+        self._claims.end_list()
         await self._release_missing(present, listed.version)
         await open_attempt_ages.start_open_attempt_ages(self._session, self._ages, POD_KEYS)
         await self._session.commands.flush()

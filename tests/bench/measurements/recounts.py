@@ -39,6 +39,8 @@ from webhook.settlement.charge_settlement_session import SettlementSession, Sett
 from webhook.settlement.invalid_objects import InvalidObjects
 from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.resource_claims.claims_by_owner import ClaimsByOwner
+from webhook.settlement.resource_claims.pod_claims import PodClaims
 from webhook.settlement.workloads.charging_modes import ChargingModes
 from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
 
@@ -129,12 +131,14 @@ async def _recount(
         async with aclosing(session.cluster.watch_filtered(root.resource, root.keep)) as changes:
             await root.take(await anext(changes))
     async with aclosing(session.cluster.watch_pods()) as pods:
+        claims = session.context.resource_claims
         reconciler = PodReconciler(
             session,
             GateOpener(session, writer),
             ages=AttemptAges(),
             invalid_objects=InvalidObjects(),
             listeners=(),
+            claims=PodClaims(session, ClaimsByOwner(claims), source=claims),
         )
         await reconciler.take(await anext(pods))
     return {

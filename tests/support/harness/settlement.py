@@ -30,6 +30,8 @@ from webhook.settlement.charge_settlement_session import SettlementSession, Sett
 from webhook.settlement.invalid_objects import InvalidObjects
 from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_reconciler import PodReconciler
+from webhook.settlement.resource_claims.claims_by_owner import ClaimsByOwner
+from webhook.settlement.resource_claims.pod_claims import PodClaims
 
 CLUSTER = "c"
 DEMAND = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 10, "nvidia.com/gpumem": 1000}
@@ -218,11 +220,13 @@ async def session_of(scene: World, view: Any = None) -> AsyncIterator[Settlement
 def pod_reconciler(
     session: SettlementSession, ledger: Ledger, ages: AttemptAges | None = None
 ) -> PodReconciler:
-    """Return a reconciler of pods without listeners."""
+    """Return a reconciler of pods without listeners, which has listed no claims."""
+    source = session.context.resource_claims
     return PodReconciler(
         session,
         GateOpener(session, ledger),
         ages=ages or AttemptAges(),
         invalid_objects=InvalidObjects(),
         listeners=(),
+        claims=PodClaims(session, ClaimsByOwner(source), source=source),
     )

@@ -19,6 +19,7 @@ from ledger.kube.watch.informers import Informers
 from ledger.tasks.periodic import CooperativeYield
 from webhook.kinds.kind_schema import WorkloadKind
 from webhook.settlement.charge_settlement_session import SettlementSession
+from webhook.settlement.root_lookup import loop_time_after
 from webhook.settlement.workloads.charging_modes import ChargingModes
 from webhook.settlement.workloads.workload_observation import ObservedWorkload
 from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
@@ -40,6 +41,9 @@ POLL_SECONDS: Final = 0.1
 
 POLICIES_SECONDS: Final = 10.0
 """How long the first list of workloads waits for the policies of their namespaces."""
+
+CLAIMS_SECONDS: Final = 10.0
+"""How long that list waits for the templates, classes and slices of resource claims."""
 
 OWNERS_SECONDS: Final = 30.0
 """How long the recount of pods waits for the cache of owners."""
@@ -71,6 +75,7 @@ class WorkloadInformers:
     async def run(self) -> None:
         """Watch until cancelled."""
         await self._wait_for_policies()
+        await self._session.context.resource_claims.wait_listed(loop_time_after(CLAIMS_SECONDS))
         async with asyncio.TaskGroup() as tasks:
             while True:
                 pause = DISCOVER_SECONDS if await self._discover(tasks) else RETRY_SECONDS
