@@ -1,7 +1,7 @@
 """Admission from settings: its bounds, workload kinds, namespace policy and context."""
 
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.wiring.demand_rules_from_settings import demand_rules
+from gpuledger.wiring.demand_rules_from_settings import class_mapping, demand_rules
 from gpuledger.wiring.trusted_identities import trusted_identities
 from gpuledger.wiring.user_pseudonyms import recorded_names
 from ledger.kube.requests.confirmed_card_sizes import CardSizes
@@ -29,6 +29,8 @@ def admission_settings(settings: Settings) -> AdmissionSettings:
         owner_holds_max=settings.owner_holds_max if settings.kubernetes else 0,
         trusted=trusted_identities(settings),
         schedulers=card_schedulers(settings),
+        claim_controllers=settings.claim_controllers,
+        claim_schedulers=settings.claim_schedulers,
         universe_authority=settings.universe_authority,
         recorded=recorded_names(settings),
     )
@@ -64,6 +66,8 @@ def namespace_policy(settings: Settings) -> NamespacePolicy:
         elastic=settings.elastic,
         pods_only=settings.pods_only,
         foreign_holders=settings.foreign_holders,
+        missing_claim_templates=settings.missing_claim_templates,
+        unmapped_device_classes=settings.unmapped_device_classes,
         exempt_users=settings.exempt_users,
         exempt_groups=settings.exempt_groups,
     )
@@ -72,10 +76,10 @@ def namespace_policy(settings: Settings) -> NamespacePolicy:
 def cluster_context(
     settings: Settings, view: StateView, cluster: ContextSource | None = None
 ) -> ClusterContext:
-    """Return the context of reviews. Raises as catalog and demand_rules."""
-    rules = demand_rules(settings)
+    """Return the context of reviews. Raises as catalog and class_mapping."""
+    rules, mapping = demand_rules(settings), class_mapping(settings)
     sizes = CardSizes(view, settings.cluster, rules=rules, card_memory_max=settings.card_memory_max)
-    return ClusterContext(
+    context = ClusterContext(
         settings.cluster,
         catalog=kind_catalog(settings),
         view=view,
@@ -85,3 +89,5 @@ def cluster_context(
         current=sizes.rules,
         doubts=sizes.doubts,
     )
+    context.resource_claims.use_mapping(mapping)
+    return context

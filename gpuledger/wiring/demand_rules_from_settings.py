@@ -1,4 +1,4 @@
-"""Demand rules from settings: how the requests of pods become amounts of cards."""
+"""Demand rules from settings: how requests of pods and resource claims become amounts of cards."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +9,8 @@ import msgspec
 from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.kube.requests import gpu_type_annotation
 from ledger.kube.requests.demand_rules import DemandRules
+from ledger.kube.resource_claims import device_classes
+from ledger.kube.resource_claims.device_classes import BadDeviceClasses, ClassMapping
 from ledger.kube.vendors import vendor_files, vendors
 from ledger.runtime.settings.settings import Settings
 
@@ -44,6 +46,22 @@ def demand_rules(settings: Settings) -> DemandRules:
         rules,
         vendors=tuple(nvidia if vendor is vendors.NVIDIA else vendor for vendor in rules.vendors),
     )
+
+
+def class_mapping(settings: Settings) -> ClassMapping:
+    """Return which device classes and drivers have GPUs.
+
+    Raises as `demand_rules`, and CommandError naming a file of device classes that cannot be used.
+    """
+    file = settings.device_classes_file
+    try:
+        return device_classes.class_mapping(
+            Path(file) if file else None,
+            vendors=demand_rules(settings).vendors,
+            other_classes=settings.other_device_classes,
+        )
+    except BadDeviceClasses as error:
+        raise CommandError(Exit.USAGE, str(error)) from error
 
 
 def _check_units(settings: Settings, own: Sequence[vendors.Vendor]) -> None:

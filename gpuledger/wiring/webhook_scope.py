@@ -17,6 +17,8 @@ def review_scope(settings: Settings, *own: str) -> ReviewScope:
         kind_catalog(settings),
         exempt_namespaces(settings),
         trusted_identities(settings, *own),
+        other_classes=settings.other_device_classes,
+        review_claim_status=settings.review_claim_status,
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, sentence
+from ledger.kube.api.api_resources import CLAIM_TEMPLATES, CLAIMS
 from ledger.kube.api.objects import ObjectMeta
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.admission.verdict import Verdict
@@ -90,7 +91,8 @@ async def explain(
 ) -> Explanation:
     """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
 
-    A manifest describes a Pod or an object of any known kind. `username` and `namespace` are used
+    A manifest describes a Pod, an object of any known kind, a ResourceClaim or a template of
+    claims. `username` and `namespace` are used
     where `body` has none; `deadline` is in seconds. With `own_holders`, for callers who may not
     list holders in all namespaces, a denial names no other namespace. Raises OtherNamespace if the
     namespace of the object differs from `namespace`, NamespaceMissing if the namespace does not
@@ -171,12 +173,15 @@ def _resource(manifest: _Manifest, catalog: KindCatalog) -> GroupResource:
     """Return the resource of a manifest. Raises BadReview for kinds that are never charged."""
     if (manifest.api_version, manifest.kind) == ("v1", "Pod"):
         return GroupResource(resource="pods")
+    for resource in (CLAIMS, CLAIM_TEMPLATES):
+        if (manifest.api_version, manifest.kind) == (resource.api_version, resource.kind):
+            return GroupResource(resource.group, resource.plural, resource.version)
     kind = catalog.of_owner(manifest.api_version, manifest.kind)
     if kind is None:
         raise BadReview(
             "$.kind",
             f"{manifest.kind[:64]!r} of {manifest.api_version[:64]!r} cannot be explained: give a"
-            f" Pod, a workload of a known kind or an {KIND} of {API_VERSION}",
+            f" Pod, a workload of a known kind, a {CLAIMS.kind} or an {KIND} of {API_VERSION}",
         )
     return GroupResource(kind.group, kind.resource, manifest.api_version.rpartition("/")[2])
 
@@ -188,7 +193,8 @@ def _persistable(request: AdmissionRequest) -> AdmissionRequest:
     meta = required_workload(request, "object").metadata
     name = request.name or meta.name or f"{meta.generate_name}{UID}"
     document = msgspec.json.decode(request.object)
-    document.setdefault("metadata", {})["uid"] = meta.uid or UID
+    metadata = document.setdefault("metadata", {})
+    metadata.update(uid=meta.uid or UID, namespace=meta.namespace or request.namespace)
     return msgspec.structs.replace(
         request, name=name, object=msgspec.Raw(msgspec.json.encode(document))
     )

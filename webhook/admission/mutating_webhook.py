@@ -20,7 +20,9 @@ from ledger.kube.api.pod_gates import GATE, is_gated
 from ledger.kube.requests.container_demand import cards_of, names_cards
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import demand_of
+from webhook.admission.claim_checks import placed_pod
 from webhook.api.admission_review import (
+    AdmissionRequest,
     AdmissionResponse,
     AnsweredAdmissionReview,
     decode,
@@ -28,6 +30,7 @@ from webhook.api.admission_review import (
 )
 from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
+from webhook.context.namespace_policies import NamespacePolicy
 
 _POINTER: Final = str.maketrans({"~": "~0", "/": "~1"})
 """Escapes of characters of a name in a step of a JSON pointer."""
@@ -57,8 +60,9 @@ class MutatingWebhook:
         untouched = AnsweredAdmissionReview(response=AdmissionResponse(request.uid, True))
         if not request.is_pods or request.sub_resource or request.operation != "CREATE":
             return untouched
-        pod = required_pod(request, "object")
+        pod = placed_pod(required_pod(request, "object"), request)
         policy = await self._context.policies.policy_of(request.namespace, until)
+        await self._read_templates(request, pod, policy, until)
         rules = self._context.rules
         demand = demand_of(pod, rules)
         if isinstance(demand, Denial) or not demand.amounts or policy.mode == "off":
@@ -77,6 +81,21 @@ class MutatingWebhook:
         return AnsweredAdmissionReview(
             response=AdmissionResponse(request.uid, True, patch_type="JSONPatch", patch=steps)
         )
+
+    async def _read_templates(
+        self, request: AdmissionRequest, pod: Pod, policy: NamespacePolicy, until: float
+    ) -> None:
+        """Read the templates of a pod that may have to wait for quota.
+
+        If they cannot be read, the pod is not gated for them, and the validating webhook refuses
+        it.
+        """
+        claims = pod.spec.resource_claims
+        if not claims or policy.on_exceeded != "pending":
+            return
+        names = [claim.resource_claim_template_name for claim in claims]
+        namespace = request.namespace or pod.metadata.namespace
+        await self._context.resource_claims.prepare(namespace, list(filter(None, names)), until)
 
 
 def _gated(pod: Pod) -> list[PatchOperation]:

@@ -1,16 +1,19 @@
-"""Validating webhook: selects the check of a review, and charges pods and workloads.
+"""Validating webhook: selects the check of a review, and charges pods, workloads and claims.
 
 Only validating admission has the final uid and name of a new object. The webhook answers "allowed"
 after the reservation is durable, and before the deadline: a ledger that does not answer in time is
 treated as unavailable.
 
-Creations and updates of pods, of objects of every known kind and of their scales are decided.
+Creations and updates of pods, of objects of every known kind, of their scales and of resource
+claims are decided, and creations of templates of claims.
 Quotas and policies with an invalid amount are refused. Every request that can write annotations of
 a pod, including Bindings and statuses, is checked for annotations of allocations in every mode:
 only trusted users may write them. Ephemeral containers are refused only if they are privileged. All
 other requests (DELETE, eviction, other kinds) are allowed unchanged.
 """
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -22,6 +25,7 @@ from ledger.log.ledger_port import Ledger
 from webhook.admission import reserved_annotations
 from webhook.admission.objects import quota_admission
 from webhook.admission.objects.pod_admission import WRITES, PodAdmission
+from webhook.admission.objects.resource_claim_admission import REVIEWED, ResourceClaimAdmission
 from webhook.admission.objects.scale_admission import ScaleAdmission
 from webhook.admission.objects.workload_admission import WorkloadAdmission, WorkloadWrite
 from webhook.admission.reservation_client import ReservationClient
@@ -43,6 +47,9 @@ from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.read_deadline import read_deadline
 from webhook.kinds.kind_schema import WorkloadKind
+
+Decide = Callable[[AdmissionRequest, NamespacePolicy, float], Awaitable[Verdict]]
+"""Decides about a request by a policy until a loop time."""
 
 _log: Final = structlog.get_logger("webhook")
 
@@ -67,6 +74,9 @@ class ValidatingWebhook:
             reservations, attempts=attempts, settings=settings, context=context
         )
         self._scales = ScaleAdmission(self._workloads, context)
+        self._claims = ResourceClaimAdmission(
+            reservations, attempts=attempts, settings=settings, context=context
+        )
 
     async def answer(self, body: bytes, until: float) -> AnsweredAdmissionReview:
         """Return the answer to a review, by loop time `until`. Raises BadReview."""
@@ -99,29 +109,32 @@ class ValidatingWebhook:
         field = self._forbidden_field(request)
         if field:
             return Verdict(await self._field_denial(request, field, until))
-        kind = None
-        if request.is_pods:
-            is_charged = (request.operation, request.sub_resource) in WRITES
-        else:
-            resource = request.resource
-            kind = self.context.catalog.of_resource(resource.group, resource.resource)
-            is_charged = kind is not None and _writes_workload(request, kind)
-        if not is_charged:
+        decide = self._charging(request)
+        if decide is None:
             return await self._decide_uncharged(request, until)
         policy = await self.context.policies.policy_of(request.namespace, until)
         if policy.mode == "off":
             return UNTOUCHED
         if own_holders:
             policy = msgspec.structs.replace(policy, foreign_holders="none")
-        if kind is None:
-            is_new = request.operation == "CREATE"
-            decide_pod = self._pods.create if is_new else self._pods.update
-            verdict = await decide_pod(request, policy, until)
-        elif request.sub_resource:
-            verdict = await self._scales.decide(request, kind, policy, until)
-        else:
-            verdict = await self._decide_workload(request, kind, policy, until)
+        verdict = await decide(request, policy, until)
         return softened(verdict) if policy.mode == "warn" else verdict
+
+    def _charging(self, request: AdmissionRequest) -> Decide | None:
+        """Return the check of a request that may be charged, None for other requests."""
+        if request.is_pods:
+            if (request.operation, request.sub_resource) not in WRITES:
+                return None
+            return self._pods.create if request.operation == "CREATE" else self._pods.update
+        resource = request.resource
+        kind = self.context.catalog.of_resource(resource.group, resource.resource)
+        if kind is not None and _writes_workload(request, kind):
+            if request.sub_resource:
+                return partial(self._scales.decide, kind=kind)
+            return partial(self._decide_workload, kind=kind)
+        if not request.sub_resource and (resource.name, request.operation) in REVIEWED:
+            return self._claims.decide
+        return None
 
     def _forbidden_field(self, request: AdmissionRequest) -> str:
         """Return the reserved field that a request may not write, "" where it may be made.
@@ -145,7 +158,7 @@ class ValidatingWebhook:
         return reserved_annotations.protected_field_denial(field, shown(user), may_allocate=may)
 
     async def _decide_workload(
-        self, request: AdmissionRequest, kind: WorkloadKind, policy: NamespacePolicy, until: float
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float, kind: WorkloadKind
     ) -> Verdict:
         new = required_workload(request, "object")
         old = required_workload(request, "oldObject") if request.operation == "UPDATE" else None

@@ -12,6 +12,7 @@ import msgspec
 
 from ledger.core.model.denials import Denial, sentence
 from ledger.kube.api.objects import ObjectMeta, Pod, ResourceQuota, Workload
+from ledger.kube.resource_claims.dra_objects import ResourceClaim, ResourceClaimTemplate
 
 MUTATE_PATH: Final = "/admission/mutate"
 VALIDATE_PATH: Final = "/admission/validate"
@@ -236,6 +237,16 @@ def required_quota(request: AdmissionRequest, field: Field) -> ResourceQuota:
     return _required(_quotas, request, field)
 
 
+def required_claim(request: AdmissionRequest, field: Field) -> ResourceClaim:
+    """Read a ResourceClaim under review. Raises BadReview."""
+    return _required(_claims, request, field)
+
+
+def required_claim_template(request: AdmissionRequest, field: Field) -> ResourceClaimTemplate:
+    """Read a ResourceClaimTemplate under review. Raises BadReview."""
+    return _required(_claim_templates, request, field)
+
+
 def _required(
     decoder: msgspec.json.Decoder[T | None], request: AdmissionRequest, field: Field
 ) -> T:
@@ -261,6 +272,13 @@ _workloads: Final[msgspec.json.Decoder[Workload | None]] = msgspec.json.Decoder(
 _scales: Final[msgspec.json.Decoder[Scale | None]] = msgspec.json.Decoder(Scale | None)
 _quotas: Final[msgspec.json.Decoder[ResourceQuota | None]] = msgspec.json.Decoder(
     ResourceQuota | None
+)
+
+_claims: Final[msgspec.json.Decoder[ResourceClaim | None]] = msgspec.json.Decoder(
+    ResourceClaim | None
+)
+_claim_templates: Final[msgspec.json.Decoder[ResourceClaimTemplate | None]] = msgspec.json.Decoder(
+    ResourceClaimTemplate | None
 )
 
 

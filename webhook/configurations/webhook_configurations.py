@@ -7,7 +7,8 @@ leader. The mutating webhook fails open and quickly, because the validating one 
 HAMi's label `hami.io/webhook: ignore` unchanged; they are charged all the same.
 
 Scales fail open, because no condition can select those of charged workloads, and the pods that
-follow are validated. Definitions of limits fail open, because a malformed amount that was not
+follow are validated. So do templates of resource claims, because the pods that name them are
+validated. Definitions of limits fail open, because a malformed amount that was not
 refused is read by the documented rules.
 """
 
@@ -18,10 +19,22 @@ from typing import Any, Final, Literal
 import msgspec
 import yaml
 
-from ledger.kube.api.api_resources import POLICIES, QUOTAS, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.api_resources import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    POLICIES,
+    QUOTAS,
+    UNIVERSE_QUOTAS,
+    Resource,
+)
 from ledger.kube.client.api_client import ApiClient
 from webhook.api.admission_review import MUTATE_PATH, VALIDATE_PATH
-from webhook.configurations import configuration_paths, mutating_conditions, pod_conditions
+from webhook.configurations import (
+    configuration_paths,
+    mutating_conditions,
+    pod_conditions,
+    resource_claim_conditions,
+)
 from webhook.configurations import kind_conditions as kinds_matching
 from webhook.configurations.configuration_paths import API, MUTATING, NAME, VALIDATING
 from webhook.context.card_schedulers import IGNORING, IGNORING_LABEL
@@ -75,13 +88,17 @@ class ReviewScope(msgspec.Struct, frozen=True):
     """The scope of reviews: names of managed resources, kinds, and exempt namespaces.
 
     The namespace of this service must be exempt, because its own pods would wait for it otherwise.
-    `trusted` are the user names whose Bindings and statuses of pods are not reviewed.
+    `trusted` are the user names whose Bindings and statuses of pods are not reviewed. Resource
+    claims of `other_classes` only are not reviewed, because these device classes have no GPUs. With
+    `review_claim_status`, allocations of the other ones are.
     """
 
     resources: Sequence[str]
     kinds: KindCatalog
     exempt_namespaces: Sequence[str]
     trusted: Sequence[str] = ()
+    other_classes: Sequence[str] = ()
+    review_claim_status: bool = False
 
 
 class RegistrationOptions(msgspec.Struct, frozen=True):
@@ -105,6 +122,8 @@ def configurations(
         | {"rules": [_rule("", "v1", ["pods"]), _rule("", "v1", ["pods/resize"], "UPDATE")]},
         _claims(reviewed) | {"clientConfig": client},
         _ephemeral(reviewed) | {"clientConfig": client},
+        _resource_claims(reviewed) | {"clientConfig": client},
+        _claim_templates(reviewed) | {"clientConfig": client},
         *(_workloads(kind, reviewed) | {"clientConfig": client} for kind in reviewed.kinds),
     ]
     if reviewed.kinds.scalable:
@@ -195,6 +214,40 @@ def _ephemeral(reviewed: ReviewScope) -> WebhookEntry:
         | _governed(reviewed)
         | _CLOSED
         | {"rules": [_rule("", "v1", ["pods/ephemeralcontainers"], "UPDATE")]}
+    )
+
+
+def _resource_claims(reviewed: ReviewScope) -> WebhookEntry:
+    """Return the entry of resource claims.
+
+    A rule for a group or version that the API server does not serve has no effect. Requests of
+    other versions are converted to the one of the rule.
+    """
+    rules = [_rule(CLAIMS.group, CLAIMS.version, [CLAIMS.plural])]
+    if reviewed.review_claim_status:
+        rules.append(_rule(CLAIMS.group, CLAIMS.version, [f"{CLAIMS.plural}/status"], "UPDATE"))
+    conditions = resource_claim_conditions.of_claims(reviewed.other_classes)
+    return (
+        _entry("resourceclaims.validate", conditions)
+        | _governed(reviewed)
+        | _CLOSED
+        | {"rules": rules}
+    )
+
+
+def _claim_templates(reviewed: ReviewScope) -> WebhookEntry:
+    """Return the entry of templates of resource claims, which are charged nothing."""
+    rule = _rule(CLAIM_TEMPLATES.group, CLAIM_TEMPLATES.version, [CLAIM_TEMPLATES.plural], "CREATE")
+    conditions = resource_claim_conditions.of_templates(reviewed.other_classes)
+    return (
+        _entry("resourceclaimtemplates.validate", conditions)
+        | _governed(reviewed)
+        | {
+            "failurePolicy": "Ignore",
+            "sideEffects": "None",
+            "timeoutSeconds": LINT_SECONDS,
+            "rules": [rule],
+        }
     )
 
 

@@ -107,6 +107,8 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     exempt: _Exempt = _Exempt()
     default_quota: DefaultQuota | None = None
     foreign_holders: ForeignHolders = "namespace"
+    missing_claim_templates: MissingClaimTemplates = "defer"
+    unmapped_device_classes: UnmappedDeviceClasses = "deny"
 
 
 class _Ranked(msgspec.Struct, frozen=True):
@@ -274,6 +276,8 @@ def _ranked(seen: Workload) -> _Ranked:
         exempt_groups=spec.exempt.groups,
         default_quota=spec.default_quota,
         foreign_holders=spec.foreign_holders,
+        missing_claim_templates=spec.missing_claim_templates,
+        unmapped_device_classes=spec.unmapped_device_classes,
         name=seen.metadata.name,
     )
     selects = (*label_selectors.of_names(traits.NAME, spec.namespaces), *labels)

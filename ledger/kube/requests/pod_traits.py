@@ -44,10 +44,10 @@ def recorded_traits(pod: Pod, labels: RecordedLabels = NONE) -> Traits:
     return (text,) if len(text) <= RECORDED_MAX else bounded_traits((text,))
 
 
-def label_traits(carried: Mapping[str, str] | None, labels: RecordedLabels = NONE) -> Traits:
-    """Return the recorded traits of an object that has labels and no scopes: a resource claim."""
-    items = {key: carried[key] for key in labels.keys if key in carried} if carried else {}
-    text = _marked(items, labels)
+def label_traits(metadata: ObjectMeta, labels: RecordedLabels = NONE) -> Traits:
+    """Return the traits of an object without scopes, such as a ResourceClaim: its labels."""
+    carried = metadata.labels or {}
+    text = _marked({key: carried[key] for key in labels.keys if key in carried}, labels)
     return bounded_traits((text,)) if text else ()
 
 

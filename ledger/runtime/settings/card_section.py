@@ -4,12 +4,12 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from ledger.runtime.settings.policy_section import PolicySection
+from ledger.runtime.settings.resource_claim_section import ResourceClaimSection
 
 _CARD_POLICY: Final = r"^(binpack|spread|numa|mutex|topology-aware|whole)$"
 
 
-class CardSection(PolicySection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CardSection(ResourceClaimSection, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Cards: vendors, amounts, and how the extender places pods."""
 
     managed_resources: Annotated[

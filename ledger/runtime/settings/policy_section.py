@@ -47,6 +47,22 @@ class PolicySection(AdmissionSection, frozen=True, kw_only=True, forbid_unknown_
             " share, or nothing (default for namespaces without a LedgerPolicy)."
         ),
     ] = "namespace"
+    missing_claim_templates: Annotated[
+        Literal["defer", "deny"],
+        Meta(
+            description="Whether a pod or workload may name a ResourceClaimTemplate that does not"
+            " exist; its claims are charged when they are created (default for namespaces without a"
+            " LedgerPolicy)."
+        ),
+    ] = "defer"
+    unmapped_device_classes: Annotated[
+        Literal["deny", "warn"],
+        Meta(
+            description="Whether requests of a DeviceClass are refused that may select GPUs of an"
+            " unknown driver, or allowed uncharged with a warning (default for namespaces without a"
+            " LedgerPolicy)."
+        ),
+    ] = "deny"
     pods_only: Annotated[
         bool,
         Meta(

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ledger.runtime import addresses
+from ledger.runtime.settings.resource_claim_section import OTHER_CLASSES_MAX
 from ledger.runtime.settings.settings import Settings
 
 SETTLE_SECONDS_PRODUCTION: Final = 45.0
@@ -221,6 +222,24 @@ _RULES: Final[tuple[Rule, ...]] = (
         lambda given: not all(map(_may_be_user, given.trusted_identities)),
         "has an invalid user name; a service account's is"
         " system:serviceaccount:NAMESPACE:NAME, and groups are not read",
+    ),
+    (
+        "claim_controllers",
+        lambda given: not all(map(_may_be_user, given.claim_controllers)),
+        "has an invalid user name; a service account's is"
+        " system:serviceaccount:NAMESPACE:NAME, and groups are not read",
+    ),
+    (
+        "claim_schedulers",
+        lambda given: not all(map(_may_be_user, given.claim_schedulers)),
+        "has an invalid user name; a service account's is"
+        " system:serviceaccount:NAMESPACE:NAME, and groups are not read",
+    ),
+    (
+        "other_device_classes",
+        lambda given: len(given.other_device_classes) > OTHER_CLASSES_MAX,
+        f"has more than {OTHER_CLASSES_MAX} classes; list those that are requested often, and their"
+        " drivers as otherDrivers in device_classes_file",
     ),
     (
         "card_schedulers",

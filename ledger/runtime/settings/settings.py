@@ -17,8 +17,8 @@ class Settings(ClientSection, frozen=True, kw_only=True, forbid_unknown_fields=T
     """All settings of `gpuledger serve`. Durations are seconds, sizes bytes or MiB.
 
     The sections: `LogSection`, `ClusterSection`, `ServingSection`, `AdmissionSection`,
-    `PolicySection`, `CardSection`, `ClientSection`, and here the queue of commands and the
-    process's own log.
+    `PolicySection`, `ResourceClaimSection`, `CardSection`, `ClientSection`, and here the queue of
+    commands and the process's own log.
     """
 
     queue_commands_max: Annotated[

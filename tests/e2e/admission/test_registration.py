@@ -325,7 +325,7 @@ async def test_registering_again_changes_what_is_different(plane: ControlPlane) 
     async with _connected(plane) as cluster:
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuledger"
         webhooks = (await cluster.must("GET", path))["webhooks"]
-    assert len(webhooks) == 5 + len(list(KindCatalog.load()))
+    assert len(webhooks) == 7 + len(list(KindCatalog.load()))
     for webhook in webhooks:
         assert webhook["clientConfig"] == {
             "url": "https://two.example/admission/validate",
@@ -349,5 +349,7 @@ async def test_kinds_that_are_taken_away_are_not_reviewed_any_more(plane: Contro
         "pods",
         "claims",
         "ephemeralcontainers",
+        "resourceclaims",
+        "resourceclaimtemplates",
         "definitions",
     ]

@@ -124,6 +124,8 @@ async def test_an_empty_policy_is_the_strict_one(admin: Cluster) -> None:
         "foreignHolders": "namespace",
         "surge": "opportunistic",
         "elastic": "current",
+        "missingClaimTemplates": "defer",
+        "unmappedDeviceClasses": "deny",
         "podsOnly": False,
     }
 

@@ -1,7 +1,8 @@
 """A webhook that allows everything and records the reviews, in a namespace of its own."""
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,8 @@ class ReviewRecorder:
 
     def __init__(self) -> None:
         self.reviews: dict[tuple[str, str], list[Seen]] = {}
+        self.versions: set[str] = set()
+        """The API versions of the reviewed objects, `group/version` or `version`."""
 
     def of(self, namespace: str, name: str = "a") -> list[Seen]:
         """Return the reviews of a pod, and forget them."""
@@ -48,6 +51,8 @@ class ReviewRecorder:
         key = request["namespace"], request.get("name") or "a"
         seen = scope["path"], request["operation"], request.get("subResource", "")
         self.reviews.setdefault(key, []).append(seen)
+        kind = request["kind"]
+        self.versions.add("/".join(filter(None, (kind["group"], kind["version"]))))
         answer = {
             "apiVersion": review["apiVersion"],
             "kind": review["kind"],
@@ -82,8 +87,12 @@ class ReviewedNamespace:
         return self.recorder.of(self.namespace)
 
 
-async def register(plane: ControlPlane, base: str, authority: bytes) -> None:
-    reviewed = ReviewScope(RESOURCES, KindCatalog.load(), EXEMPT)
+REVIEWED: Final = ReviewScope(RESOURCES, KindCatalog.load(), EXEMPT)
+
+
+async def register(
+    plane: ControlPlane, base: str, authority: bytes, reviewed: ReviewScope = REVIEWED
+) -> None:
     configurations = webhook_configurations.configurations(
         WebhookAddress(base, authority), reviewed
     )
@@ -140,16 +149,23 @@ def deployment(template: Manifest) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    running = ControlPlane(assets, tmp_path_factory.mktemp("registration"))
-    running.start()
-    yield running
-    running.stop()
+def plane(recorded_plane: ControlPlane) -> ControlPlane:
+    """Return the control plane of all modules with recorders."""
+    return recorded_plane
 
 
 @pytest.fixture
 async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ReviewedNamespace]:
     """Serve and register the recorder; wait until the API server asks it."""
+    async with recording(plane, tmp_path) as reviewed:
+        yield reviewed
+
+
+@asynccontextmanager
+async def recording(
+    plane: ControlPlane, tmp_path: Path, reviewed: ReviewScope = REVIEWED
+) -> AsyncIterator[ReviewedNamespace]:
+    """Serve a recorder, registered for a scope; wait until the API server asks it."""
     recorder, secured = (
         ReviewRecorder(),
         certificate_reload.Tls(certificate_reload.own(tmp_path / "tls", ())),
@@ -157,7 +173,8 @@ async def setting(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Reviewed
     namespace = f"team-{uuid.uuid4().hex[:8]}"
     async with _connected(plane) as cluster, serving_at(recorder, secured) as address:
         await make_namespace(cluster, namespace)
-        await register(plane, f"https://{address}", (tmp_path / "tls" / "ca.crt").read_bytes())
-        reviewed = ReviewedNamespace(cluster, recorder, namespace)
-        await effective(reviewed)
-        yield reviewed
+        authority = (tmp_path / "tls" / "ca.crt").read_bytes()
+        await register(plane, f"https://{address}", authority, reviewed)
+        setting = ReviewedNamespace(cluster, recorder, namespace)
+        await effective(setting)
+        yield setting

@@ -207,6 +207,9 @@ FORGED: Final[dict[str, tuple[str, str, Manifest]]] = {
     "webhook on roles": posted(
         hooks("validating"), hook(rules=rules("rbac.authorization.k8s.io", "clusterroles"))
     ),
+    "webhook on slices": posted(
+        hooks("validating"), hook(rules=rules("resource.k8s.io", "resourceslices"))
+    ),
     "webhook in kube-system": posted(hooks("validating"), hook(namespaceSelector={})),
     "mutating webhook on Deployments": posted(
         hooks("mutating"), mutator(rules=rules("apps", "deployments"))

@@ -26,6 +26,10 @@ RIGHTS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     **{("kubeflow.org", kind, ""): READ for kind in ("mpijobs", "pytorchjobs", "tfjobs")},
     ("trainer.kubeflow.org", "trainjobs", ""): READ,
     **{("ray.io", kind, ""): READ for kind in ("rayclusters", "rayjobs", "rayservices")},
+    **{
+        ("resource.k8s.io", kind, ""): READ
+        for kind in ("resourceclaims", "resourceclaimtemplates", "deviceclasses", "resourceslices")
+    },
     ("apiextensions.k8s.io", "customresourcedefinitions", ""): ("list",),
     ("gpuledger.io", "universeresourcequotas", ""): READ,
     ("gpuledger.io", "universeresourcequotas/status", ""): ("patch",),

@@ -8,6 +8,8 @@
   share of the log. So finalizers, and labels by which no quota selects, can be written in any state
   of the ledger. An update may not change the card types that a pod names, because the pod may
   already have such a card.
+* The resource claims that are generated for a pod are part of its charge. Their templates are read
+  first, and the pod is remembered for the reviews of its claims.
 * A pod that requests cards may have no privileged container, in any request that can add one. A new
   pod that names its node is refused if its scheduler places pods on cards.
 * A pod that waits behind the gate reserves nothing. A change that removes the gate reserves all of
@@ -21,7 +23,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.decide import denial_wording
-from ledger.core.model import display_names
+from ledger.core.model import amounts, display_names
 from ledger.core.model.amounts import Amounts, covers
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, brief
@@ -32,6 +34,7 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import recorded_traits
 from webhook.admission import pod_checks
+from webhook.admission.claim_checks import ClaimChecks, placed_pod
 from webhook.admission.leaving_quotas import QuotaMembership, TraitsChange
 from webhook.admission.owner_reference_trust import (
     Ownership,
@@ -46,7 +49,7 @@ from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.admission.write_attempts import WriteAttempts, base_observation
 from webhook.api.admission_review import WARNING_CHARACTERS_MAX, AdmissionRequest, required_pod
 from webhook.context.admission_settings import AdmissionSettings
-from webhook.context.admitted_demand import promised_demand
+from webhook.context.admitted_demand import awaited_of, promised_demand
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.owner_cache_content import cached_workload
@@ -95,12 +98,31 @@ class PodAdmission:
         self._attempts = attempts
         self._settings = settings
         self._context = context
+        self._claims = ClaimChecks(context.resource_claims)
         self._quota_membership = QuotaMembership(context)
 
     async def create(
         self, request: AdmissionRequest, policy: NamespacePolicy, until: float
     ) -> Verdict:
         """Decide about a new pod, by loop time `until`. Raises BadReview."""
+        pod = required_pod(request, "object")
+        if not pod.spec.resource_claims:
+            return await self._create(request, policy, until)
+        pod = placed_pod(pod, request)
+        checked = await self._claims.check(pod.metadata.namespace, (pod,), policy, until)
+        if checked.denial is not None:
+            return Verdict(checked.denial)
+        verdict = await self._create(request, policy, until)
+        if verdict.denial is None and verdict.demand and not request.dry_run:
+            self._claims.remember(pod, checked, verdict.demand)
+        if not checked.warnings:
+            return verdict
+        warnings = (*checked.warnings, *verdict.warnings)
+        return msgspec.structs.replace(verdict, warnings=warnings)
+
+    async def _create(
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
+    ) -> Verdict:
         write = self._checked(request, policy, until)
         if isinstance(write, Verdict):
             return write
@@ -158,8 +180,10 @@ class PodAdmission:
 
         Raises BadReview.
         """
-        pod = required_pod(request, "object")
-        stored = required_pod(request, "oldObject") if request.operation == "UPDATE" else None
+        pod = placed_pod(required_pod(request, "object"), request)
+        stored = None
+        if request.operation == "UPDATE":
+            stored = placed_pod(required_pod(request, "oldObject"), request)
         rules = self._context.rules
         demand = demand_of(pod, rules)
         before = _NO_DEMAND if stored is None else demand_of(stored, rules)
@@ -211,7 +235,9 @@ class PodAdmission:
             return UNTOUCHED
         root = await self._root_key(reserve, write, stored)
         reserve = _completed(reserve, write, root, before if counted else _NO_DEMAND)
-        reserve = msgspec.structs.replace(reserve, demand=self._promised(reserve, demand))
+        # A gated pod was not charged, so its claims are charged when the gate is removed.
+        promised = demand.amounts if is_let_in else self._promised(reserve, demand)
+        reserve = msgspec.structs.replace(reserve, demand=promised)
         known: tuple[Observe, ...] = ()
         if counted:
             promised = self._promised(reserve, before)
@@ -238,7 +264,9 @@ class PodAdmission:
     def _promised(self, reserve: Reserve, demand: Demand) -> Amounts:
         """Return the amounts that an existing pod is charged for a demand."""
         place = reserve.namespace, reserve.key, reserve.uid
-        return promised_demand(self._context.view.state, place, demand.amounts, demand.assumed)
+        awaited = awaited_of(demand.deferred, unresolved=demand.unresolved)
+        state = self._context.view.state
+        return promised_demand(state, place, demand.amounts, demand.assumed, awaited=awaited)
 
     async def _waiting(self, reserve: Reserve, until: float) -> Verdict:
         """Let a pod be created that waits for room, and warn when there is none now."""
@@ -266,13 +294,17 @@ class PodAdmission:
         )
         if isinstance(envelope, Denial) or envelope.finished:
             return ()
+        # Templates of claims may have changed since the root was reviewed, so only the rest counts.
+        demand = amounts.minus(envelope.demand, envelope.deferred)
+        if envelope.deferred and not demand:
+            return ()
         return (
             Observe(
                 reserve.namespace,
                 root.key,
                 root.uid,
                 root.seen.version,
-                envelope.demand,
+                demand,
                 reserve.actor,
                 traits=envelope.traits,
                 generation=root.seen.generation,
@@ -296,8 +328,8 @@ def _completed(reserve: Reserve, write: PodWrite, root: str, before: Demand) -> 
 
 def _cards(write: PodWrite) -> int:
     """Return how many cards a pod asks for, 0 where several containers do."""
-    amounts, spec = write.demand.amounts, write.pod.spec
-    counts = [amounts.get(vendor.count, 0) for vendor in write.rules.vendors if vendor.count]
+    demand, spec = write.demand.amounts, write.pod.spec
+    counts = [demand.get(vendor.count, 0) for vendor in write.rules.vendors if vendor.count]
     containers = (*(spec.init_containers or ()), *(spec.containers or ()))
     if (
         len(containers) > 1

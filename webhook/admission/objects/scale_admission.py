@@ -47,7 +47,7 @@ class ScaleAdmission:
         self._context = context
 
     async def decide(
-        self, request: AdmissionRequest, kind: WorkloadKind, policy: NamespacePolicy, until: float
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float, kind: WorkloadKind
     ) -> Verdict:
         """Decide about a scale; only an increase needs headroom. Raises BadReview."""
         new, old = required_scale(request, "object"), required_scale(request, "oldObject")

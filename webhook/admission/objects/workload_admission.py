@@ -13,9 +13,11 @@ from ledger.core.model import amounts
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.api.objects import Workload
+from webhook.admission.claim_checks import ClaimChecks
 from webhook.admission.leaving_quotas import QuotaMembership, TraitsChange
 from webhook.admission.objects import template_checks
 from webhook.admission.objects.rollouts import Rollout, Rollouts
+from webhook.admission.objects.template_claims import TemplateClaims
 from webhook.admission.owner_reference_trust import (
     forged_owner_denial,
     ownership_of,
@@ -27,6 +29,7 @@ from webhook.admission.verdict import UNTOUCHED, Verdict
 from webhook.admission.write_attempts import WriteAttempts, base_observation
 from webhook.api.admission_review import AdmissionRequest
 from webhook.context.admission_settings import AdmissionSettings
+from webhook.context.admitted_demand import awaited_of, promised_demand
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
 from webhook.kinds.kind_schema import WorkloadKind
@@ -86,11 +89,24 @@ class WorkloadAdmission:
         self._context = context
         self._quota_membership = QuotaMembership(context)
         self._rollouts = Rollouts(reservations, context)
+        self._claims = TemplateClaims(ClaimChecks(context.resource_claims))
 
     async def decide(
         self, request: AdmissionRequest, write: WorkloadWrite, policy: NamespacePolicy, until: float
     ) -> Verdict:
         """Decide about a write, by loop time `until`. Raises BadReview."""
+        objects = write.kind, write.new, write.old
+        checked = await self._claims.check(request, objects, policy, until)
+        if isinstance(checked, Denial):
+            return Verdict(checked)
+        verdict = await self._decide(request, write, policy, until)
+        if not checked:
+            return verdict
+        return msgspec.structs.replace(verdict, warnings=(*checked, *verdict.warnings))
+
+    async def _decide(
+        self, request: AdmissionRequest, write: WorkloadWrite, policy: NamespacePolicy, until: float
+    ) -> Verdict:
         change = self._read(write, policy)
         if isinstance(change, Denial):
             return Verdict(change)
@@ -254,14 +270,20 @@ class WorkloadAdmission:
         if change.is_more:
             known: tuple[Observe, ...] = ()
             if old is not None:
-                generation = old.metadata.generation
-                known = (base_observation(reserve, before.demand, before.traits, generation),)
+                known = (self._base(reserve, old, before),)
             verdict = await self._reservations.ask(
                 ReservationRequest(request, policy, reserve, until, known)
             )
         if rollout is None or verdict.denial is not None:
             return verdict
         return _warned(verdict, reserve, await self._rollouts.warnings(rollout, until))
+
+    def _base(self, reserve: Reserve, old: Workload, before: Envelope) -> Observe:
+        """Return the observation of the object before an update, as far as it was admitted."""
+        awaited = awaited_of(before.deferred, unresolved=before.unresolved)
+        place, state = (reserve.namespace, reserve.key, reserve.uid), self._context.view.state
+        demand = promised_demand(state, place, before.demand, (), awaited=awaited)
+        return base_observation(reserve, demand, before.traits, old.metadata.generation)
 
 
 def _warned(verdict: Verdict, reserve: Reserve, warnings: tuple[str, ...]) -> Verdict:

@@ -36,6 +36,11 @@ def undecided_denial(what: str, problem: str) -> Denial:
     )
 
 
+def of_claim_spec(denial: Denial, prefix: str) -> Denial:
+    """Return the denial of a claim's spec as that of the object that has the spec at `prefix`."""
+    return msgspec.structs.replace(denial, field=f"{prefix}.{denial.field}")
+
+
 def in_flight_denial(name: str, pod_claim: str) -> Denial:
     """Return the denial of a claim while another one for the same claim of a pod is written."""
     return Denial(

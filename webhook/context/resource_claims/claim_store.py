@@ -48,6 +48,7 @@ from webhook.context.resource_claims import pod_claim_demands
 from webhook.context.resource_claims.claim_denials import undecided_denial
 from webhook.context.resource_claims.claim_index import EXTENDED, ClaimIndex
 from webhook.context.resource_claims.named_objects import NOT_LISTED, NamedObjects
+from webhook.context.resource_claims.reviewed_pods import ReviewedPods
 from webhook.context.resource_claims.slice_feed import SliceFeed
 
 TEMPLATES_MAX: Final = 50_000
@@ -88,6 +89,7 @@ class ClaimStore:
         )
         self.slices = SliceFeed(DeviceSupply(mapping))
         self.claims: Final = ClaimIndex()
+        self.reviewed_pods: Final = ReviewedPods()
         self._name = name
         self._view = view
         self._cluster = cluster

@@ -221,7 +221,7 @@ class ResourceClaimReconciler:
             session.name,
             source.of_claim(claim),
             given=source.allocation(claim),
-            traits=label_traits(claim.metadata.labels, labels),
+            traits=label_traits(claim.metadata, labels),
         )
         return with_promised_demand(session.view.state, seen)
 

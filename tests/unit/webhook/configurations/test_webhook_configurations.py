@@ -3,6 +3,7 @@
 import base64
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -21,13 +22,20 @@ REVIEWED = ReviewScope(RESOURCES, CATALOG, ("kube-system", "own"), ("own", "hami
 Entry = dict[str, Any]
 
 
-def webhooks(target: str | ServiceReference = "https://gpuledger.example:8443") -> list[Entry]:
-    configurations = webhook_configurations.configurations(WebhookAddress(target, b"PEM"), REVIEWED)
+def webhooks(
+    target: str | ServiceReference = "https://gpuledger.example:8443",
+    reviewed: ReviewScope = REVIEWED,
+) -> list[Entry]:
+    configurations = webhook_configurations.configurations(WebhookAddress(target, b"PEM"), reviewed)
     return [webhook for configuration in configurations for webhook in configuration["webhooks"]]
 
 
-def named(name: str) -> Entry:
-    [webhook] = [webhook for webhook in webhooks() if webhook["name"] == f"{name}.gpuledger.io"]
+def named(name: str, reviewed: ReviewScope = REVIEWED) -> Entry:
+    [webhook] = [
+        webhook
+        for webhook in webhooks(reviewed=reviewed)
+        if webhook["name"] == f"{name}.gpuledger.io"
+    ]
     return webhook
 
 
@@ -85,6 +93,28 @@ def test_privileged_ephemeral_containers_fail_closed() -> None:
     assert "privileged" in privileged
 
 
+def test_resource_claims_fail_closed_in_the_version_that_is_read() -> None:
+    webhook = named("resourceclaims.validate")
+    assert rules(webhook) == [(["resource.k8s.io"], ["CREATE", "UPDATE"], ["resourceclaims"])]
+    assert [rule["apiVersions"] for rule in webhook["rules"]] == [["v1"]]
+    assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Fail", 10)
+    assert (webhook["sideEffects"], webhook["matchPolicy"]) == ("NoneOnDryRun", "Equivalent")
+
+
+def test_creations_of_claim_templates_fail_open() -> None:
+    webhook = named("resourceclaimtemplates.validate")
+    assert rules(webhook) == [(["resource.k8s.io"], ["CREATE"], ["resourceclaimtemplates"])]
+    assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Ignore", "None")
+
+
+def test_statuses_of_resource_claims_are_reviewed_if_wanted() -> None:
+    reviewed = msgspec.structs.replace(REVIEWED, review_claim_status=True)
+    assert rules(named("resourceclaims.validate", reviewed)) == [
+        (["resource.k8s.io"], ["CREATE", "UPDATE"], ["resourceclaims"]),
+        (["resource.k8s.io"], ["UPDATE"], ["resourceclaims/status"]),
+    ]
+
+
 @pytest.mark.parametrize("kind", list(CATALOG), ids=lambda kind: str(kind.name))
 def test_kinds_are_validated_in_every_served_version(kind: Any) -> None:
     webhook = named(f"{kind.name}.validate")
@@ -118,7 +148,14 @@ def test_entry_for_scales_is_absent_without_scalable_kinds() -> None:
     names = [webhook["name"] for webhook in configuration["webhooks"]]
     assert names == [
         f"{name}.validate.gpuledger.io"
-        for name in ("pods", "claims", "ephemeralcontainers", "definitions")
+        for name in (
+            "pods",
+            "claims",
+            "ephemeralcontainers",
+            "resourceclaims",
+            "resourceclaimtemplates",
+            "definitions",
+        )
     ]
 
 
@@ -143,7 +180,7 @@ def test_named_namespaces_are_exempt_in_every_charging_entry() -> None:
 
 def test_entries_have_unique_names() -> None:
     names = [webhook["name"] for webhook in webhooks()]
-    assert len(names) == len(set(names)) == 6 + len(list(CATALOG))
+    assert len(names) == len(set(names)) == 8 + len(list(CATALOG))
 
 
 @pytest.mark.parametrize("slash", ["", "/"])

@@ -52,6 +52,8 @@ def test_every_field_of_a_policy_is_read() -> None:
             exempt={"users": ["ada"], "groups": ["ops"]},
             defaultQuota={"hard": {"limits.nvidia.com/gpu": 4}},
             foreignHolders="none",
+            missingClaimTemplates="deny",
+            unmappedDeviceClasses="warn",
         ),
         team={},
     ).policies.of("team")
@@ -69,6 +71,8 @@ def test_every_field_of_a_policy_is_read() -> None:
         exempt_users=("ada",),
         exempt_groups=("ops",),
         foreign_holders="none",
+        missing_claim_templates="deny",
+        unmapped_device_classes="warn",
         name="p",
     )
 

@@ -1,0 +1,198 @@
+"""Resource claim admission: claims are charged when they are created, templates are checked.
+
+* A claim that counts with its pod reserves nothing, because the pod's charge covers it
+  (`claim_ownership`). Every other claim reserves its bound at its own key, once, regardless of the
+  number of pods that use it.
+* The spec of a claim is immutable, so an update matters only if its labels change. A claim with its
+  own charge may not leave a quota that selects by labels, and may enter one that has room.
+* A template reserves nothing. It is refused if its claims could never be allocated or charged.
+"""
+
+from typing import Final
+
+import msgspec
+
+from ledger.core.model.amounts import Amounts, largest
+from ledger.core.model.commands import Asker, Reserve
+from ledger.core.model.denials import Denial
+from ledger.kube.api.api_resources import CLAIM_TEMPLATES, CLAIMS
+from ledger.kube.requests.pod_traits import label_traits
+from ledger.kube.resource_claims.claim_demand import ClaimBound
+from ledger.kube.resource_claims.dra_objects import ClaimSpec, ResourceClaim
+from webhook.admission.claim_ownership import ClaimOwnership
+from webhook.admission.leaving_quotas import QuotaMembership, TraitsChange
+from webhook.admission.owner_reference_trust import with_controller_as_owner
+from webhook.admission.reservation_client import ReservationClient, ReservationRequest
+from webhook.admission.verdict import UNTOUCHED, Verdict
+from webhook.admission.write_attempts import WriteAttempts, base_observation
+from webhook.api.admission_review import (
+    AdmissionRequest,
+    required_claim,
+    required_claim_template,
+)
+from webhook.context.admission_settings import AdmissionSettings
+from webhook.context.cluster_context import ClusterContext
+from webhook.context.namespace_policies import NamespacePolicy
+from webhook.context.read_deadline import read_deadline
+from webhook.context.resource_claims.claim_denials import (
+    of_claim_spec,
+    unmapped_denial,
+    unmapped_message,
+)
+
+REVIEWED: Final = frozenset(
+    (
+        (CLAIMS.name, "CREATE"),
+        (CLAIMS.name, "UPDATE"),
+        (CLAIM_TEMPLATES.name, "CREATE"),
+    )
+)
+"""Resources and operations that are decided here, without subresources."""
+
+_REQUESTS: Final = "devices.requests"
+
+
+class ResourceClaimAdmission:
+    """Decides about resource claims and their templates."""
+
+    def __init__(
+        self,
+        reservations: ReservationClient,
+        *,
+        attempts: WriteAttempts,
+        settings: AdmissionSettings,
+        context: ClusterContext,
+    ) -> None:
+        self._reservations = reservations
+        self._attempts = attempts
+        self._context = context
+        self._store = context.resource_claims
+        self._ownership = ClaimOwnership(settings, context)
+        self._quota_membership = QuotaMembership(context)
+
+    async def decide(
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
+    ) -> Verdict:
+        """Decide about a request in `REVIEWED`, by loop time `until`. Raises BadReview."""
+        if request.resource.name == CLAIM_TEMPLATES.name:
+            template = required_claim_template(request, "object")
+            bound = await self._bound(template.spec.spec, "spec.spec", policy, until)
+            if isinstance(bound, Denial):
+                return Verdict(bound)
+            return Verdict(warnings=bound.warnings) if bound.warnings else UNTOUCHED
+        if request.operation == "CREATE":
+            return await self._create(request, policy, until)
+        return await self._update(request, policy, until)
+
+    async def _create(
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
+    ) -> Verdict:
+        claim = _placed(required_claim(request, "object"), request)
+        bound = await self._bound(claim.spec, "spec", policy, until)
+        if isinstance(bound, Denial):
+            return Verdict(bound)
+        demand = bound.demand
+        if not demand.amounts and not demand.unknown:
+            return Verdict(warnings=bound.warnings) if bound.warnings else UNTOUCHED
+        reserve = self._attempts.create(request, CLAIMS.name, claim.metadata, demand.amounts)
+        if isinstance(reserve, Denial):
+            return Verdict(reserve)
+        username = request.user_info.username
+        counts_with_pod = await self._ownership.counts_with_pod(claim, username, until)
+        if isinstance(counts_with_pod, Denial):
+            return Verdict(counts_with_pod)
+        if counts_with_pod:
+            if not request.dry_run:
+                self._store.claims.note_reviewed(claim)
+            return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=bound.warnings)
+        if self._ownership.is_trusted(claim, username):
+            reserve = with_controller_as_owner(reserve, claim.metadata.controller())
+        reserve = msgspec.structs.replace(
+            _described(reserve, claim, policy, self._context),
+            unknown=demand.unknown,
+        )
+        return await self._reservations.ask(
+            ReservationRequest(request, policy, reserve, until, warnings=bound.warnings)
+        )
+
+    async def _bound(
+        self, spec: ClaimSpec, field: str, policy: NamespacePolicy, until: float
+    ) -> ClaimBound | Denial:
+        """Return the bound of a claim with its warnings, or a denial with the field of the spec."""
+        denial = await self._store.prepare_classes(spec, read_deadline(until))
+        if denial is not None:
+            return denial
+        bound = self._store.bound(spec)
+        if isinstance(bound, Denial):
+            return of_claim_spec(bound, field)
+        if not bound.unmapped:
+            return bound
+        if policy.unmapped_device_classes == "deny":
+            return unmapped_denial(f"{field}.{_REQUESTS}", bound.unmapped)
+        warnings = (unmapped_message(bound.unmapped), *bound.warnings)
+        return msgspec.structs.replace(bound, warnings=warnings)
+
+    async def _update(
+        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
+    ) -> Verdict:
+        """Decide about a change of labels; the amounts of the claim stay as they are charged."""
+        claim = _placed(required_claim(request, "object"), request)
+        stored = required_claim(request, "oldObject")
+        labels = self._context.rules.labels
+        before, after = label_traits(stored.metadata, labels), label_traits(claim.metadata, labels)
+        if before == after:
+            return UNTOUCHED
+        reserve = self._attempts.update(request, CLAIMS.name, claim.metadata, stored.metadata, {})
+        if isinstance(reserve, Denial):
+            return Verdict(reserve)
+        charge = self._charge(reserve)
+        if charge is None:
+            return UNTOUCHED  # it counts with its pod, or nothing was charged
+        reserve = msgspec.structs.replace(
+            _described(reserve, claim, policy, self._context), demand=charge
+        )
+        unowned = msgspec.structs.replace(claim.metadata, owner_references=None)
+        change = TraitsChange(before, after, unowned, unowned)
+        if not policy.may_exceed_limits(request.user_info):
+            denial = await self._quota_membership.objection(reserve, change, policy, until)
+            if denial is not None:
+                return Verdict(denial)
+        if not self._quota_membership.enters(reserve, change):
+            return await self._reservations.share(reserve, until)
+        known = (base_observation(reserve, charge, before),)
+        return await self._reservations.ask(
+            ReservationRequest(request, policy, reserve, until, known)
+        )
+
+    def _charge(self, reserve: Reserve) -> Amounts | None:
+        """Return the amounts that the ledger holds for a claim's uid, None if it has no entry."""
+        entry = self._context.view.state.entry(reserve.namespace, reserve.key)
+        if entry is None or not entry.holds_uid(reserve.uid):
+            return None
+        charge: Amounts = {}
+        for body in entry.bodies():
+            if body.uid == reserve.uid:
+                charge = largest(charge, body.demand)
+        return charge
+
+
+def _placed(claim: ResourceClaim, request: AdmissionRequest) -> ResourceClaim:
+    """Return a claim with the name and namespace of its request."""
+    meta = claim.metadata
+    name, namespace = request.name or meta.name, request.namespace or meta.namespace
+    if (meta.name, meta.namespace) == (name, namespace):
+        return claim
+    metadata = msgspec.structs.replace(meta, name=name, namespace=namespace)
+    return msgspec.structs.replace(claim, metadata=metadata)
+
+
+def _described(
+    reserve: Reserve, claim: ResourceClaim, policy: NamespacePolicy, context: ClusterContext
+) -> Reserve:
+    """Return a reservation with what a denial and quotas need of the claim."""
+    return msgspec.structs.replace(
+        reserve,
+        asker=Asker(CLAIMS.kind),
+        own_holders=policy.foreign_holders == "none",
+        traits=label_traits(claim.metadata, context.rules.labels),
+    )
