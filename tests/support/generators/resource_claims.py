@@ -1,0 +1,196 @@
+"""Generated slices, classes and specs of claims, as the API server would store them."""
+
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from support.oracles.resource_claim_oracle import DeviceSuppliers
+
+Manifest = dict[str, Any]
+
+SHARED_DRIVER: Final = "hami-core-gpu.project-hami.io"
+WHOLE_DRIVER: Final = "gpu.nvidia.com"
+COUNT_MAX: Final = 2**63 - 1
+PRODUCTS: Final = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB", "NVIDIA L40S")
+TYPES: Final = ("h100", "a100")
+
+_OF_DRIVER: Final = {
+    f"device.driver == '{driver}'": driver for driver in (SHARED_DRIVER, WHOLE_DRIVER)
+}
+_OF_PRODUCT: Final = {
+    f"device.attributes['{driver}'].productName == '{product}'": (driver, product)
+    for driver in (SHARED_DRIVER, WHOLE_DRIVER)
+    for product in PRODUCTS
+}
+_OF_SHARING: Final = {
+    "device.allowMultipleAllocations == true": True,
+    "device.allowMultipleAllocations != true": False,
+}
+_OF_PREFIX: Final = {
+    f"device.attributes['{driver}'].productName.startsWith('NVIDIA {word}')": (driver, word)
+    for driver in (SHARED_DRIVER, WHOLE_DRIVER)
+    for word in ("H", "A")
+}
+EXACT: Final = (*_OF_PRODUCT, *_OF_SHARING)
+"""Expressions that are read without an evaluator."""
+INEXACT: Final = tuple(_OF_PREFIX)
+
+
+def accepts(expression: str, driver: str, device: Manifest) -> bool:
+    """Evaluate one of the expressions above, or their conjunction."""
+    return all(_accepts(part, driver, device) for part in expression.split(" && "))
+
+
+def _accepts(expression: str, driver: str, device: Manifest) -> bool:
+    product = str(device.get("attributes", {}).get("productName", {}).get("string", ""))
+    if expression in _OF_DRIVER:
+        return driver == _OF_DRIVER[expression]
+    if expression in _OF_SHARING:
+        return bool(device.get("allowMultipleAllocations", False)) is _OF_SHARING[expression]
+    if expression in _OF_PRODUCT:
+        return (driver, product) == _OF_PRODUCT[expression]
+    domain, word = _OF_PREFIX[expression]
+    return driver == domain and product.startswith(f"NVIDIA {word}")
+
+
+@st.composite
+def memory_capacities(draw: st.DrawFn) -> Manifest:
+    """Return a capacity of memory with any of the policies."""
+    whole = draw(st.integers(2, 96))
+    value = f"{whole}Gi"
+    policy = draw(st.sampled_from(("none", "default", "values", "range", "steps", "most")))
+    if policy == "none":
+        return {"value": value}
+    default = draw(st.sampled_from(("1Gi", value)))
+    made: Manifest = {"default": default}
+    if policy == "values":
+        middle = draw(st.integers(2, whole))
+        made["validValues"] = (
+            ["1Gi", f"{middle}Gi", value] if 1 < middle < whole else ["1Gi", value]
+        )
+    elif policy == "range":
+        made["validRange"] = {"min": draw(st.sampled_from(("1Gi", "1", "512Mi")))}
+    elif policy == "steps":
+        made["validRange"] = {"min": "1Gi", "step": draw(st.sampled_from(("1Gi", "3Gi", "100M")))}
+        made["default"] = "1Gi"
+    elif policy == "most":
+        made["validRange"] = {
+            "min": "1Gi",
+            "max": f"{draw(st.integers(1, whole))}Gi",
+            "step": "1Gi",
+        }
+        made["default"] = "1Gi"
+    return {"value": value, "requestPolicy": made}
+
+
+@st.composite
+def devices(draw: st.DrawFn, name: str, driver: str) -> Manifest:
+    """Return a device; those of the driver of whole cards are not shared."""
+    shared = driver == SHARED_DRIVER and draw(st.integers(0, 3)) > 0
+    policy = {"default": "10", "validRange": {"min": "1", "step": "1"}}
+    cores = {"value": "100"} | ({"requestPolicy": policy} if draw(st.booleans()) else {})
+    prefix = draw(st.sampled_from(("", f"{driver}/")))
+    memory = draw(memory_capacities()) if shared else {"value": f"{draw(st.integers(8, 96))}Gi"}
+    device: Manifest = {
+        "name": name,
+        "attributes": {"productName": {"string": draw(st.sampled_from(PRODUCTS))}},
+        "capacity": {f"{prefix}memory": memory, f"{prefix}cores": cores},
+    }
+    return device | ({"allowMultipleAllocations": True} if shared else {})
+
+
+@st.composite
+def slices(draw: st.DrawFn) -> list[Manifest]:
+    """Return the slices of two nodes: of older generations too, and of pools that lack one."""
+    made: list[Manifest] = []
+    for node in ("n1", "n2"):
+        for driver in (SHARED_DRIVER, WHOLE_DRIVER):
+            for generation in range(1, draw(st.integers(1, 2)) + 1):
+                parts = draw(st.integers(1, 2))
+                missing = draw(st.integers(0, 5)) == 0
+                for part in range(parts):
+                    held = draw(st.integers(1, 3))
+                    pool = {
+                        "name": node,
+                        "generation": generation,
+                        "resourceSliceCount": parts + missing,
+                    }
+                    spec = {
+                        "driver": driver,
+                        "nodeName": node,
+                        "pool": pool,
+                        "devices": [
+                            draw(devices(f"d{part}-{index}", driver)) for index in range(held)
+                        ],
+                    }
+                    metadata = {"name": f"{node}-{driver}-{generation}-{part}", "uid": "u"}
+                    made.append({"metadata": metadata, "spec": spec})
+    return made
+
+
+@st.composite
+def classes(draw: st.DrawFn, further: tuple[str, ...] = EXACT) -> list[Manifest]:
+    """Return classes of one driver each, whose selectors have further conditions."""
+    made = []
+    for driver, name in ((SHARED_DRIVER, "shared"), (WHOLE_DRIVER, "whole")):
+        expression = f"device.driver == '{driver}'"
+        if draw(st.booleans()):
+            expression += f" && {draw(st.sampled_from(further))}"
+        metadata = {"name": name, "uid": "u"}
+        made.append(
+            {"metadata": metadata, "spec": {"selectors": [{"cel": {"expression": expression}}]}}
+        )
+    return made
+
+
+@st.composite
+def suppliers(draw: st.DrawFn, further: tuple[str, ...] = EXACT) -> DeviceSuppliers:
+    """Return slices and classes."""
+    drivers = frozenset((SHARED_DRIVER, WHOLE_DRIVER))
+    return DeviceSuppliers(draw(slices()), draw(classes(further)), drivers, accepts, TYPES)
+
+
+@st.composite
+def forms(
+    draw: st.DrawFn, *, is_alternative: bool = False, further: tuple[str, ...] = EXACT
+) -> Manifest:
+    """Return the exact form of a request, or one alternative."""
+    name = draw(st.sampled_from(("shared", "whole")))
+    driver = SHARED_DRIVER if name == "shared" else WHOLE_DRIVER
+    form: Manifest = {"deviceClassName": name, "allocationMode": "ExactCount"}
+    if draw(st.integers(0, 4)) == 0:
+        form["allocationMode"] = "All"
+    else:
+        form["count"] = draw(st.integers(1, 3))
+        if draw(st.integers(0, 15)) == 0:
+            form["count"] = draw(st.sampled_from((31, 32, 33, COUNT_MAX)))
+    if not is_alternative and draw(st.integers(0, 9)) == 0:
+        form["adminAccess"] = True
+    prefix = draw(st.sampled_from(("", f"{driver}/")))
+    sizes = ("1Gi", "7500Mi", "1500M", "0.5Gi", "20Gi", "1", "90Gi", "123456789")
+    asked = {}
+    if draw(st.booleans()):
+        asked[f"{prefix}memory"] = draw(st.sampled_from(sizes))
+    if draw(st.booleans()):
+        asked[f"{prefix}cores"] = draw(st.sampled_from(("1", "30", "100", "1500m")))
+    if asked:
+        form["capacity"] = {"requests": asked}
+    if draw(st.integers(0, 3)) == 0:
+        form["selectors"] = [{"cel": {"expression": draw(st.sampled_from(further))}}]
+    return form
+
+
+@st.composite
+def specs(draw: st.DrawFn, further: tuple[str, ...] = EXACT) -> Manifest:
+    """Return the spec of a claim with up to three requests."""
+    requests = []
+    for index in range(draw(st.integers(1, 3))):
+        request: Manifest = {"name": f"r{index}"}
+        if draw(st.integers(0, 3)):
+            request["exactly"] = draw(forms(further=further))
+        else:
+            request["firstAvailable"] = [
+                {"name": f"s{part}", **draw(forms(is_alternative=True, further=further))}
+                for part in range(draw(st.integers(1, 3)))
+            ]
+        requests.append(request)
+    return {"devices": {"requests": requests}}
