@@ -97,6 +97,9 @@ e2e-node-long: native ## all of e2e-node, and campaigns of 100 pods
 e2e-chain: setup ## from a pod's post to a process that is refused memory; needs KUBEBUILDER_ASSETS
 	$(BIN)/pytest -q -s tests/e2e/node/test_chain.py -m "e2e and not long"
 
+e2e-dra: setup ## the way of a pod with a resource claim, in steps; needs KUBEBUILDER_ASSETS
+	$(BIN)/pytest -q -s tests/e2e/resource_claims/test_resource_claims.py -k from_template_to_release
+
 e2e-long: setup ## the longer campaigns: end to end, simulation, properties
 	HYPOTHESIS_PROFILE=long $(BIN)/pytest -q tests/properties --timeout 3600
 	$(BIN)/pytest -q -m long --timeout 3600
@@ -152,4 +155,4 @@ lock: setup ## resolve the dependencies again, newest allowed versions
 clean: ## remove what was made here, but no store
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis vgpu_native/build
 
-.PHONY: help setup demo run protos test test-apart native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-long bench bench-growth simulate screenshots lint manifests image image-reproducible airgap krew docs lock clean
+.PHONY: help setup demo run protos test test-apart native test-native sanitizers fuzz gpu-bundle e2e e2e-install e2e-node e2e-node-short e2e-node-long e2e-rigs e2e-chain e2e-dra e2e-long bench bench-growth simulate screenshots lint manifests image image-reproducible airgap krew docs lock clean

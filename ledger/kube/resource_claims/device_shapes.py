@@ -9,8 +9,11 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.requests.quantities import QuantityError
-from ledger.kube.resource_claims.consumed_capacity import CapacityRule, capacity_rule
+from ledger.kube.resource_claims.consumed_capacity import (
+    CapacityRule,
+    QuantityError,
+    capacity_rule,
+)
 from ledger.kube.resource_claims.device_classes import DriverMapping
 from ledger.kube.resource_claims.dra_objects import SliceDevice
 from ledger.kube.resource_claims.selector_conditions import DeviceCondition
@@ -39,9 +42,8 @@ class DeviceShape(msgspec.Struct, frozen=True, cache_hash=True):
     def first(self, names: Iterable[str]) -> CapacityRule | None:
         """Return the first capacity with one of the names, None if the device has none of them."""
         for name in names:
-            wanted = plain(name, self.driver)
             for rule in self.capacities:
-                if rule.name == wanted:
+                if rule.name == plain(name, self.driver):
                     return rule
         return None
 
@@ -69,11 +71,8 @@ def plain(name: str, driver: str) -> str:
     return name.removeprefix(f"{driver}/")
 
 
-def shape_of(device: SliceDevice, mapping: DriverMapping) -> tuple[DeviceShape, str]:
-    """Return the shape of a device, and the uuid of its card, empty if it names none.
-
-    A capacity with an invalid quantity is left out.
-    """
+def shape_of(device: SliceDevice, mapping: DriverMapping) -> DeviceShape:
+    """Return the shape of a device. A capacity with an invalid quantity is left out."""
     driver = mapping.driver
     attributes = _texts(device, driver)
     product = _first(attributes, mapping.product, driver)
@@ -86,14 +85,18 @@ def shape_of(device: SliceDevice, mapping: DriverMapping) -> tuple[DeviceShape, 
             rules[name] = capacity_rule(name, capacity)
         except QuantityError:
             continue
-    shape = DeviceShape(
+    return DeviceShape(
         driver,
         product,
         bool(device.allow_multiple_allocations),
         tuple(sorted(kept.items())),
         tuple(rules[name] for name in sorted(rules)),
     )
-    return shape, _first(attributes, mapping.uuid, driver)
+
+
+def uuid_of(device: SliceDevice, mapping: DriverMapping) -> str:
+    """Return the uuid of a device's card, empty if it names none."""
+    return _first(_texts(device, mapping.driver), mapping.uuid, mapping.driver)
 
 
 def _texts(device: SliceDevice, driver: str) -> dict[str, str]:
