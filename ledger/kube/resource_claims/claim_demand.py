@@ -219,9 +219,8 @@ class _Reading:
             self._miss(field, vendor.memory)
         device = DeviceAmounts(each.memory, each.cores)
         amounts = resources_of_device(device, count, vendor, rules, each.types)
-        self.assumed |= amounts.keys()
-        if form.allocation_mode != ALL:
-            self.assumed.discard(vendor.count)
+        certain = set() if form.allocation_mode == ALL else {vendor.count}
+        self.assumed |= amounts.keys() - certain
         return amounts
 
     def _miss(self, field: str, resource: str) -> None:

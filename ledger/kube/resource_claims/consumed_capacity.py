@@ -5,14 +5,21 @@ the rounding of Kubernetes 1.36 (whole units) and that of 1.37 (thousandths) giv
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 
-from ledger.kube.requests.quantities import QuantityError, parse_nano
+from ledger.kube.requests.quantities import parse_nano
 from ledger.kube.resource_claims.dra_objects import Capacity, RequestPolicy
 
-UNIT = 10**9
+UNIT: Final = 10**9
 """Billionths in one unit."""
+
+REMEMBERED_MAX: Final = 1_024
+"""Entries of the cache; thousands of equal cards have the same few capacities."""
+
+Quantity = str | int
 
 
 class CapacityRule(msgspec.Struct, frozen=True, gc=False):
@@ -60,15 +67,25 @@ def capacity_rule(name: str, capacity: Capacity) -> CapacityRule:
     """
     policy = capacity.request_policy or RequestPolicy()
     bounds = policy.valid_range
-    return CapacityRule(
-        name,
-        _amount(capacity.value),
-        _optional(policy.default),
-        _optional(bounds.min) if bounds is not None else None,
-        _optional(bounds.max) if bounds is not None else None,
-        _optional(bounds.step) if bounds is not None else None,
-        () if bounds is not None else tuple(sorted(map(_amount, policy.valid_values or ()))),
-    )
+    if bounds is None:
+        values = tuple(policy.valid_values or ())
+        return _rule(name, capacity.value, policy.default, None, None, None, values)
+    return _rule(name, capacity.value, policy.default, bounds.min, bounds.max, bounds.step, ())
+
+
+@lru_cache(maxsize=REMEMBERED_MAX)
+def _rule(
+    name: str,
+    value: Quantity,
+    default: Quantity | None,
+    least: Quantity | None,
+    most: Quantity | None,
+    step: Quantity | None,
+    values: tuple[Quantity, ...],
+) -> CapacityRule:
+    amounts = tuple(sorted(map(_amount, values)))
+    bounds = _optional(least), _optional(most), _optional(step)
+    return CapacityRule(name, _amount(value), _optional(default), *bounds, amounts)
 
 
 def amounts_consumed(
@@ -92,12 +109,9 @@ def up(amount: int, unit: int) -> int:
     return -(-amount // unit)
 
 
-def _amount(quantity: str | int) -> int:
+def _amount(quantity: Quantity) -> int:
     return max(0, parse_nano(quantity))
 
 
-def _optional(quantity: str | int | None) -> int | None:
+def _optional(quantity: Quantity | None) -> int | None:
     return None if quantity is None else _amount(quantity)
-
-
-__all__ = ["UNIT", "CapacityRule", "QuantityError", "amounts_consumed", "capacity_rule", "up"]

@@ -9,11 +9,8 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.resource_claims.consumed_capacity import (
-    CapacityRule,
-    QuantityError,
-    capacity_rule,
-)
+from ledger.kube.requests.quantities import QuantityError
+from ledger.kube.resource_claims.consumed_capacity import CapacityRule, capacity_rule
 from ledger.kube.resource_claims.device_classes import DriverMapping
 from ledger.kube.resource_claims.dra_objects import SliceDevice
 from ledger.kube.resource_claims.selector_conditions import DeviceCondition
@@ -42,8 +39,9 @@ class DeviceShape(msgspec.Struct, frozen=True, cache_hash=True):
     def first(self, names: Iterable[str]) -> CapacityRule | None:
         """Return the first capacity with one of the names, None if the device has none of them."""
         for name in names:
+            wanted = plain(name, self.driver)
             for rule in self.capacities:
-                if rule.name == plain(name, self.driver):
+                if rule.name == wanted:
                     return rule
         return None
 
@@ -71,8 +69,11 @@ def plain(name: str, driver: str) -> str:
     return name.removeprefix(f"{driver}/")
 
 
-def shape_of(device: SliceDevice, mapping: DriverMapping) -> DeviceShape:
-    """Return the shape of a device. A capacity with an invalid quantity is left out."""
+def shape_of(device: SliceDevice, mapping: DriverMapping) -> tuple[DeviceShape, str]:
+    """Return the shape of a device, and the uuid of its card, empty if it names none.
+
+    A capacity with an invalid quantity is left out.
+    """
     driver = mapping.driver
     attributes = _texts(device, driver)
     product = _first(attributes, mapping.product, driver)
@@ -85,18 +86,14 @@ def shape_of(device: SliceDevice, mapping: DriverMapping) -> DeviceShape:
             rules[name] = capacity_rule(name, capacity)
         except QuantityError:
             continue
-    return DeviceShape(
+    shape = DeviceShape(
         driver,
         product,
         bool(device.allow_multiple_allocations),
         tuple(sorted(kept.items())),
         tuple(rules[name] for name in sorted(rules)),
     )
-
-
-def uuid_of(device: SliceDevice, mapping: DriverMapping) -> str:
-    """Return the uuid of a device's card, empty if it names none."""
-    return _first(_texts(device, mapping.driver), mapping.uuid, mapping.driver)
+    return shape, _first(attributes, mapping.uuid, driver)
 
 
 def _texts(device: SliceDevice, driver: str) -> dict[str, str]:

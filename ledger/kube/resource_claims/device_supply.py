@@ -11,7 +11,7 @@ from typing import Final
 
 from ledger.kube.requests.confirmed_card_sizes import CARD_MEMORY_MAX
 from ledger.kube.resource_claims.device_classes import ClassMapping, DriverMapping
-from ledger.kube.resource_claims.device_shapes import DeviceShape, shape_of, uuid_of
+from ledger.kube.resource_claims.device_shapes import DeviceShape, shape_of
 from ledger.kube.resource_claims.dra_objects import RESULTS_MAX, ResourceSlice
 from ledger.kube.resource_claims.shape_counts import ShapeCounts
 from ledger.kube.resource_claims.slice_pools import SlicePool, StoredSlice, SupplyDevice
@@ -33,6 +33,7 @@ class DeviceSupply:
         self.version = 0
         self.shapes_version = 0
         self._mapping = mapping
+        self._seen: dict[str, tuple[str, str]] = {}
         self._pool_of: dict[str, tuple[str, str]] = {}
         self._pools: dict[str, dict[str, SlicePool]] = {}
         self._counts: dict[str, ShapeCounts] = {}
@@ -44,10 +45,14 @@ class DeviceSupply:
     def take_slice(self, taken: ResourceSlice) -> None:
         """Store a slice, which replaces the slice of the same name."""
         name = taken.metadata.name
+        seen = taken.metadata.uid, taken.metadata.resource_version
+        if all(seen) and self._seen.get(name) == seen:
+            return
         stored = self._stored(taken)
         place = stored.driver, stored.pool
         if self._pool_of.get(name, place) != place:
             self.drop_slice(name)
+        self._seen[name] = seen
         pool = self._pools.setdefault(stored.driver, {}).setdefault(stored.pool, SlicePool())
         if pool.slices.get(name) == stored:
             return
@@ -56,6 +61,7 @@ class DeviceSupply:
 
     def drop_slice(self, name: str) -> None:
         """Remove a slice; an unknown name changes nothing."""
+        self._seen.pop(name, None)
         place = self._pool_of.pop(name, None)
         if place is None:
             return
@@ -138,10 +144,9 @@ class DeviceSupply:
         own: dict[DeviceShape, DeviceShape] = {}
         devices = []
         for device in islice(spec.devices or (), SLICE_DEVICES_MAX):
-            shape = shape_of(device, mapping)
+            shape, uuid = shape_of(device, mapping)
             shape = self._interned.get(shape) or own.setdefault(shape, shape)
             node = spec.node_name or device.node_name
-            uuid = uuid_of(device, mapping)
             devices.append(SupplyDevice(driver, spec.pool.name, device.name, node, uuid, shape))
         count = spec.pool.resource_slice_count
         return StoredSlice(driver, spec.pool.name, spec.pool.generation, count, tuple(devices))

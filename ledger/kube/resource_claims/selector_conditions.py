@@ -104,24 +104,21 @@ def _of_text(text: str) -> DeviceCondition:
 def _tokens(text: str) -> list[str] | None:
     """Return the tokens with strings in single quotes, None for an expression that is not read.
 
-    Escapes, prefixed strings (`r''`) and strings in three quotes are not read.
+    Strings with escapes or quotes, and strings in three quotes, are not read.
     """
     if len(text) > EXPRESSION_MAX:
         return None
     tokens: list[str] = []
-    at, prefix = 0, -1
+    at = 0
     while at < len(text):
         form = _TOKEN.match(text, at)
-        if form is None or (form["text"] and prefix == at):
+        if form is None:
             return None
         at = form.end()
         if form["text"]:
-            if "'" in form["text"][1:-1]:
-                return None
             tokens.append(f"'{form['text'][1:-1]}'")
         elif not form["space"]:
             tokens.append(form[0])
-            prefix = at if form["name"] else -1
     return tokens
 
 

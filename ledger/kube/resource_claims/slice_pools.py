@@ -45,6 +45,7 @@ class SlicePool:
 
     __slots__ = (
         "_by_device",
+        "_expected",
         "_generations",
         "_names",
         "counted",
@@ -61,6 +62,7 @@ class SlicePool:
         self.generation = self.generation_counted = -1
         self._generations: Counter[int] = Counter()
         self._names: Counter[str] = Counter()
+        self._expected: Counter[int] = Counter()
         self._by_device: dict[str, SupplyDevice] | None = None
 
     def put(self, name: str, taken: StoredSlice | None) -> StoredSlice | None:
@@ -77,16 +79,19 @@ class SlicePool:
             self._begin(highest)
             return old
         if old is not None and self.current.pop(name, None) is not None:
-            _change(self._names, (device.name for device in old.devices), -1)
+            self._count(old, -1)
         if taken is not None and taken.generation == highest:
             self.current[name] = taken
-            _change(self._names, (device.name for device in taken.devices), 1)
+            self._count(taken, 1)
         return old
 
     def is_complete(self) -> bool:
-        """Return whether kube-scheduler allocates from the pool."""
-        expected = next((stored.slices for stored in self.current.values()), 0)
-        return expected == len(self.current) > 0 and len(self._names) == self._names.total()
+        """Return whether kube-scheduler allocates from the pool.
+
+        If slices give different numbers of slices, one that is right suffices.
+        """
+        complete = self._expected[len(self.current)] > 0
+        return complete and len(self._names) == self._names.total()
 
     def find(self, device: str) -> SupplyDevice | None:
         """Return a device of the highest generation that has it."""
@@ -101,9 +106,14 @@ class SlicePool:
         self.current = {
             name: stored for name, stored in self.slices.items() if stored.generation == generation
         }
-        self._names = Counter(
-            device.name for stored in self.current.values() for device in stored.devices
-        )
+        self._names.clear()
+        self._expected.clear()
+        for stored in self.current.values():
+            self._count(stored, 1)
+
+    def _count(self, stored: StoredSlice, by: int) -> None:
+        _change(self._names, (device.name for device in stored.devices), by)
+        _change(self._expected, (stored.slices,), by)
 
 
 def _change(counter: Counter[Key], keys: Iterable[Key], by: int) -> None:

@@ -12,6 +12,7 @@ from ledger.kube.requests.quantities import (
     TooLong,
     parse_integer,
     parse_milli,
+    parse_nano,
     parse_scaled,
 )
 
@@ -112,3 +113,33 @@ def test_a_size_beyond_the_largest_amount_is_refused() -> None:
 def test_every_error_is_one_family() -> None:
     for error in (NotAQuantity, TooLong, BinarySuffix, Fraction, Negative, TooLarge):
         assert issubclass(error, quantities.QuantityError)
+
+
+@pytest.mark.parametrize(
+    ("text", "billionths"),
+    [
+        ("1", 10**9),
+        (2, 2 * 10**9),
+        ("100n", 100),
+        ("0.1n", 1),
+        ("-0.1n", 0),
+        ("-3m", -3_000_000),
+        ("7500Mi", 7_500 * 2**20 * 10**9),
+        ("8Ei", (2**63 - 1) * 10**9),
+        ("1e100", (2**63 - 1) * 10**9),
+        ("1e-999", 1),
+    ],
+)
+def test_billionths_are_exact_up_to_the_largest_of_the_server(
+    text: str | int, billionths: int
+) -> None:
+    assert parse_nano(text) == billionths
+
+
+def test_billionths_of_absurd_texts_are_refused() -> None:
+    with pytest.raises(NotAQuantity):
+        parse_nano("x")
+    with pytest.raises(TooLong):
+        parse_nano("1" * 65)
+    with pytest.raises(TooLarge):
+        parse_nano("1e999")
