@@ -81,12 +81,12 @@ class ClaimOwnership:
     ) -> bool | Denial:
         """Return whether the charge of a pod covers a claim that was generated for it."""
         namespace = claim.metadata.namespace
-        pod = await self._pod(namespace, owner, deadline)
+        pod = await self.pod_of(namespace, owner, deadline)
         if pod is None or isinstance(pod, Denial):
             return pod if pod is not None else False
         if not _lists_template(pod, place[1]):
             return False
-        charge = await self._charge(namespace, owner, deadline, wait=not is_gated(pod.spec))
+        charge = await self.charge_of(namespace, owner, deadline, wait=not is_gated(pod.spec))
         if charge is None:
             return is_gated(pod.spec)
         reviewed = self._store.reviewed_pods.get(owner.uid)
@@ -115,7 +115,7 @@ class ClaimOwnership:
             if not resource or exactly.admin_access:
                 return False
             wanted[resource] += exactly.count or 1
-        charge = await self._charge(claim.metadata.namespace, owner, deadline, wait=True)
+        charge = await self.charge_of(claim.metadata.namespace, owner, deadline, wait=True)
         return charge is not None and bool(wanted) and covers(charge, wanted)
 
     async def _has_sibling(
@@ -145,10 +145,10 @@ class ClaimOwnership:
             index.drop(known.uid)
         return False
 
-    async def _pod(
+    async def pod_of(
         self, namespace: str, owner: OwnerReference, deadline: float
     ) -> Pod | Denial | None:
-        """Return the pod of a claim, None if it does not exist.
+        """Return the pod that an owner reference names, None if it does not exist.
 
         A remembered pod that was gated is read, because its gate may have been removed.
         """
@@ -180,7 +180,7 @@ class ClaimOwnership:
         except (ClusterError, TimeoutError) as error:
             return undecided_denial(what, str(error) or "no answer in time")
 
-    async def _charge(
+    async def charge_of(
         self, namespace: str, owner: OwnerReference, deadline: float, *, wait: bool
     ) -> Amounts | None:
         """Return the amounts that the ledger holds for a pod, None if it holds nothing.
@@ -192,16 +192,21 @@ class ClaimOwnership:
         clock = asyncio.get_running_loop().time
         ends = min(deadline, clock() + CHARGE_WAIT_SECONDS)
         while True:
-            entry = self._context.view.state.entry(*place)
-            if entry is not None and entry.holds_uid(owner.uid):
-                charge: Amounts = {}
-                for body in entry.bodies():
-                    if body.uid == owner.uid:
-                        charge = largest(charge, body.demand)
+            charge = self.held_by(*place, owner.uid)
+            if charge is not None or not wait or clock() >= ends:
                 return charge
-            if not wait or clock() >= ends:
-                return None
             await asyncio.sleep(LOOK_SECONDS)
+
+    def held_by(self, namespace: str, key: str, uid: str) -> Amounts | None:
+        """Return the amounts that the ledger holds for a uid at a key, None if it holds nothing."""
+        entry = self._context.view.state.entry(namespace, key)
+        if entry is None or not entry.holds_uid(uid):
+            return None
+        charge: Amounts = {}
+        for body in entry.bodies():
+            if body.uid == uid:
+                charge = largest(charge, body.demand)
+        return charge
 
 
 def _lists_template(pod: Pod, name: str) -> bool:

@@ -5,7 +5,7 @@ after the reservation is durable, and before the deadline: a ledger that does no
 treated as unavailable.
 
 Creations and updates of pods, of objects of every known kind, of their scales and of resource
-claims are decided, and creations of templates of claims.
+claims are decided, creations of templates of claims, and allocations where they are reviewed.
 Quotas and policies with an invalid amount are refused. Every request that can write annotations of
 a pod, including Bindings and statuses, is checked for annotations of allocations in every mode:
 only trusted users may write them. Ephemeral containers are refused only if they are privileged. All
@@ -24,6 +24,7 @@ from ledger.kube.api.quoting import shown
 from ledger.log.ledger_port import Ledger
 from webhook.admission import reserved_annotations
 from webhook.admission.objects import quota_admission
+from webhook.admission.objects.claim_status_admission import STATUS, ClaimStatusAdmission
 from webhook.admission.objects.pod_admission import WRITES, PodAdmission
 from webhook.admission.objects.resource_claim_admission import REVIEWED, ResourceClaimAdmission
 from webhook.admission.objects.scale_admission import ScaleAdmission
@@ -75,6 +76,9 @@ class ValidatingWebhook:
         )
         self._scales = ScaleAdmission(self._workloads, context)
         self._claims = ResourceClaimAdmission(
+            reservations, attempts=attempts, settings=settings, context=context
+        )
+        self._claim_statuses = ClaimStatusAdmission(
             reservations, attempts=attempts, settings=settings, context=context
         )
 
@@ -134,7 +138,8 @@ class ValidatingWebhook:
             return partial(self._decide_workload, kind=kind)
         if not request.sub_resource and (resource.name, request.operation) in REVIEWED:
             return self._claims.decide
-        return None
+        is_status = (resource.name, request.operation, request.sub_resource) == STATUS
+        return self._claim_statuses.decide if is_status else None
 
     def _forbidden_field(self, request: AdmissionRequest) -> str:
         """Return the reserved field that a request may not write, "" where it may be made.
