@@ -3,8 +3,8 @@
 A correction is one of two events. An `Observed` with the cause `unreserved` or `late` charges an
 object that no hold admitted, and one with the cause `allocated` an allocation that takes more than
 was reserved. A `Released` by the actor `recount` ends an object that a full list lacks although no
-deletion was observed. A change of an object's labels or root is not a correction, and neither is the
-end of an allocation.
+deletion was observed. A change of an object's labels or root is not a correction. The end of an
+allocation is not one either.
 """
 
 import sqlite3

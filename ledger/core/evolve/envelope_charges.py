@@ -237,9 +237,7 @@ def replace(
         space.entries[key] = after
         return postings
     if joined and not key.startswith(PODS):
-        raise InvariantError(
-            f"{key} draws from {after.root}, which only pods may: no unit counts it"
-        )
+        raise InvariantError(f"{key} draws from {after.root} and is not a pod: no unit counts it")
     if before is EMPTY and is_within_envelope(space, joined, after.charge):
         # The root's charge covers what its pods may draw.
         _move(state, space, key, before, after)

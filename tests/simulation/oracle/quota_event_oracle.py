@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from support.oracles.device_oracle import DeviceOracle
+
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import AnyEvent
@@ -26,6 +28,9 @@ OfBodies = events.Reserved | events.Raised | events.Committed | events.Observed 
 
 ALONE: Final = ("", "-")
 """The roots of objects that draw from no envelope."""
+
+NO_ROOTS: Final = ("pods", "resourceclaims.resource.k8s.io")
+"""The resources whose objects have no envelope."""
 
 
 class ObjectVersion(NamedTuple):
@@ -73,6 +78,7 @@ class QuotaEventOracle:
 
     def __init__(self) -> None:
         self.cards = CardEventOracle()
+        self._devices = DeviceOracle()
         self.bodies: dict[Key, dict[tuple[str, int], ObjectVersion]] = {}
         self.accounts: dict[str, QuotaAccount] = {}
         self._described: dict[str, str] = {}
@@ -171,7 +177,15 @@ class QuotaEventOracle:
             if bodies.pop((event.uid, event.base), None) is None:
                 yield f"{where}: {event.base} is released and was not held"
         else:
-            yield from self._status_adds_nothing(event, bodies)
+            if not self._devices.changes(event):
+                yield from self._status_adds_nothing(event, bodies)
+            known = bodies.get((event.uid, events.OBJECT))
+            attempt = bodies.get((event.uid, event.base)) if event.base >= 0 else None
+            yield from self._devices.enter(
+                event,
+                stored=known.demand if known is not None else None,
+                held=attempt.demand if attempt is not None else None,
+            )
             left, taken = _drawn_from(bodies), _largest(bodies)
             _settle(bodies, event)
             if isinstance(event, events.Observed) and left and _drawn_from(bodies) != left:
@@ -245,8 +259,9 @@ class QuotaEventOracle:
         for key, bodies in keys.items():
             if _drawn_from(bodies) not in keys:
                 pods, asked = drawn.get(key, Counter()), Counter[str]()
+                is_root = key.partition("/")[0] not in NO_ROOTS
                 for body in bodies.values():
-                    asked |= Counter(body.demand if key.startswith("pods/") else body.asked)
+                    asked |= Counter(body.asked if is_root else body.demand)
                 yield _Charge(key, dict(_largest(bodies) | pods), asked | pods, _texts(bodies))
 
     def _covers(self, account: QuotaAccount, namespace: str) -> bool:

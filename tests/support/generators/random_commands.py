@@ -4,6 +4,7 @@ import random
 
 from ledger.core.model import accounts, commands
 from ledger.core.model.amounts import Amounts, without_zeros
+from ledger.core.model.devices import Device, Devices
 from ledger.core.model.qualified_names import local_name
 from ledger.core.model.traits import Reach, Requirement, Selection, Traits
 
@@ -12,6 +13,11 @@ NAMESPACES = ("c1/red", "c1/blue")
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
 CAUSES = ("deleted", "finished")
 ROOTS = ("deployments.apps/web", "jobs.batch/train")
+RESOURCE_CLAIMS = tuple(f"resourceclaims.resource.k8s.io/c{number}" for number in range(2))
+DEVICES = tuple(
+    Device("c0", "gpu", "gpu.example.com", "n1", "gpu-0", share, "c1/n1", card, memory, 10)
+    for share, card, memory in (("s1", "", 1_000), ("s2", "GPU-0", 2_000), ("", "GPU-1", 4_000))
+)
 TRAITS: tuple[Traits, ...] = (
     (),
     ("app=a",),
@@ -64,6 +70,8 @@ def _where(source: random.Random) -> tuple[str, str, str]:
     namespace, uid = source.choice(NAMESPACES), f"uid-{source.randint(0, 11)}"
     if source.random() < 0.3:
         return namespace, source.choice(ROOTS), uid
+    if source.random() < 0.2:
+        return namespace, source.choice(RESOURCE_CLAIMS), uid
     return namespace, f"pods/p{source.randint(0, 4)}", uid
 
 
@@ -99,7 +107,15 @@ def _observe(source: random.Random) -> commands.Observe:
         root=_root(source, where[1]),
         traits=source.choice(TRAITS),
         generation=source.choice((0, 0, 1)),
+        devices=random_devices(source, where[1]),
     )
+
+
+def random_devices(source: random.Random, key: str) -> Devices | None:
+    """Return devices as a sender may see them: mostly none, None where it does not look."""
+    if key in ROOTS:
+        return None
+    return source.choice((None, None, (), (), DEVICES[:1], DEVICES[1:], (DEVICES[0], DEVICES[2])))
 
 
 def _end(source: random.Random) -> commands.End:

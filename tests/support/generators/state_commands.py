@@ -2,7 +2,14 @@
 
 import random
 
-from support.generators.random_commands import CAUSES, ROOTS, TRAITS, random_command, random_demand
+from support.generators.random_commands import (
+    CAUSES,
+    ROOTS,
+    TRAITS,
+    random_command,
+    random_demand,
+    random_devices,
+)
 
 from ledger.core.evolve import envelope_charges
 from ledger.core.model import commands
@@ -59,6 +66,7 @@ def _seen(
         root=_root(source, where[1], body),
         traits=source.choice((body.traits, source.choice(TRAITS))),
         generation=source.choice((0, 1, 2)),
+        devices=random_devices(source, where[1]),
     )
 
 

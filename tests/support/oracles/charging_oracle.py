@@ -137,7 +137,7 @@ class ChargingOracle:
             assert known is not None
             demand = known.demand if event.demand is None else event.demand
             body = ObjectVersion(demand, known.root, known.traits)
-        if not event.key.startswith("pods/"):
+        if event.key.partition("/")[0] not in ("pods", "resourceclaims.resource.k8s.io"):
             body.asked = {
                 name: min(amount, asked.get(name, 0)) for name, amount in body.demand.items()
             }
