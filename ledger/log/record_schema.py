@@ -16,10 +16,12 @@ fold another state than the writer. So a batch with such content is refused as a
 is stored. Readers of an older schema ignore fields at the end that have their defaults. All other
 changes, for example another meaning of an existing field or a new form of the text in one, cannot
 be sealed with an older schema: they raise `OLDEST_SEALED` too, and the first replica of the new
-version then stops the older ones. Schema 4 was such a change.
+version then stops the older ones. Schema 4 was such a change. Schema 5 adds devices of objects, which
+resource claims gave, and two causes.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -68,6 +70,12 @@ def must_fit(events: Iterable[msgspec.Struct], schema: int) -> None:
             )
 
 
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, object], ...]:
+    """Return name and default of each field of a struct; NODEFAULT if it has none."""
+    return tuple((field.name, _default(field)) for field in msgspec.structs.fields(kind))
+
+
 def _content(value: object) -> Iterator[str]:
     """Yield the names of all structs, given fields and values in a value, as `SINCE` has them."""
     if isinstance(value, tuple | list):
@@ -75,11 +83,11 @@ def _content(value: object) -> Iterator[str]:
             yield from _content(each)
     elif isinstance(value, msgspec.Struct):
         yield type(value).__name__
-        for field in msgspec.structs.fields(value):
-            held = getattr(value, field.name)
-            if held == _default(field):
+        for field, default in _fields(type(value)):
+            held = getattr(value, field)
+            if held == default:
                 continue
-            name = f"{type(value).__name__}.{field.name}"
+            name = f"{type(value).__name__}.{field}"
             yield name
             if isinstance(held, str | int):
                 yield f"{name}={held}"

@@ -27,7 +27,7 @@ MEMORY = "nvidia.com/gpumem"
 
 
 def problems(seed: int, count: int, schema: int = 0) -> Iterator[str]:
-    """Yield what the oracles find wrong in the events of random commands, in a log of a schema."""
+    """Yield the objections of the oracles to random commands, in a log of a schema."""
     state, charges, devices = State(), ChargingOracle(), DeviceOracle()
     state.schema = schema
     for command in random_commands(seed, count):

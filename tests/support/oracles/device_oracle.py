@@ -64,7 +64,7 @@ class DeviceOracle:
     def _promised(
         self, before: HeldDevices, stored: Amounts | None, held: Amounts | None
     ) -> Counter[str]:
-        """Return what may be charged for the object without more than was let in for it."""
+        """Return the amounts that may be charged for the object without another reservation."""
         if before.devices:
             return before.promised + (Counter(held or {}) - Counter(stored or {}))
         return Counter(stored or {}) | Counter(held or {})

@@ -6,7 +6,7 @@ from pathlib import Path
 PAGE = (Path(__file__).parents[3] / "docs" / "concepts.md").read_text()
 TABLE = PAGE.partition("| word | meaning |")[2].partition("\n\n")[0]
 WORDS = re.findall(r"^\| ([a-z ]+) \| (.+) \|$", TABLE, re.MULTILINE)
-WORDS_MAX = 30
+WORDS_MAX = 31
 
 
 def test_glossary_is_short_and_in_order() -> None:

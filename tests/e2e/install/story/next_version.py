@@ -30,8 +30,8 @@ _CHANGES: Final = (
     ),
     (
         "ledger/log/record_schema.py",
-        "SINCE: Final[dict[str, int]] = {}",
-        f'SINCE: Final[dict[str, int]] = {{"Reserved.region": {NEXT_SCHEMA}}}',
+        "SINCE: Final[dict[str, int]] = {\n",
+        f'SINCE: Final[dict[str, int]] = {{\n    "Reserved.region": {NEXT_SCHEMA},\n',
     ),
     (
         "ledger/core/model/events.py",
