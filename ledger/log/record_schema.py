@@ -16,8 +16,8 @@ fold another state than the writer. So a batch with such content is refused as a
 is stored. Readers of an older schema ignore fields at the end that have their defaults. All other
 changes, for example another meaning of an existing field or a new form of the text in one, cannot
 be sealed with an older schema: they raise `OLDEST_SEALED` too, and the first replica of the new
-version then stops the older ones. Schema 4 was such a change. Schema 5 adds devices of objects, which
-resource claims gave, and two causes.
+version then stops the older ones. Schema 4 was such a change. Schema 5 adds the devices that
+resource claims gave to objects, and two causes.
 """
 
 from collections.abc import Iterable, Iterator

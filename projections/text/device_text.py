@@ -39,7 +39,7 @@ def held_devices(devices: Devices) -> tuple[HeldDevice, ...]:
 
 def devices_in_words(devices: Devices) -> str:
     """Return the text about the devices of an object, empty without any."""
-    shown = ", ".join(map(_device, islice(devices, LISTED_MAX)))
+    shown = ", ".join(map(device_in_words, islice(devices, LISTED_MAX)))
     rest = len(devices) - LISTED_MAX
     return f"has {shown}{f' and {rest} more' if rest > 0 else ''}" if devices else ""
 
@@ -49,7 +49,8 @@ def _held(device: Device) -> HeldDevice:
     return HeldDevice(**fields | {"node": local_name(device.node) if device.node else ""})
 
 
-def _device(device: Device) -> str:
+def device_in_words(device: Device | HeldDevice) -> str:
+    """Return the text about a device: its name, its share and card, and the consumed amounts."""
     facts = (
         f"device {device.device} of pool {device.pool} of {device.driver}",
         f"share {device.share}" if device.share else "",

@@ -1,13 +1,13 @@
 """`gpuledger holders`, `holds` and `waiting`: charges, unsettled attempts, waiting pods."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_rows
 from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
-from gpuledger.cli.tables.display_texts import amounts_text
+from gpuledger.cli.tables.display_texts import NOTHING, amounts_text
 from gpuledger.cli.tables.table_columns import (
     CLUSTER,
     KEY,
@@ -118,6 +118,17 @@ async def waiting(
     show_rows(answer.rows, WAITING, output, "No pods wait.", namespace=scope.namespace)
 
 
+def _devices(row: Any) -> str:
+    """Return the devices of a holder as one word, each `DRIVER/POOL/DEVICE` or with `:SHARE`."""
+    return (
+        ",".join(
+            f"{device.driver}/{device.pool}/{device.device}{device.share and f':{device.share}'}"
+            for device in row.devices
+        )
+        or NOTHING
+    )
+
+
 _HOLDERS = Listing(
     name="KEY",
     wide=(
@@ -129,6 +140,7 @@ _HOLDERS = Listing(
         number("PODS", "pods"),
         text("ROOT", "root"),
         text("SINCE", "since"),
+        TableColumn("DEVICES", _devices),
     ),
     view=(
         CLUSTER,

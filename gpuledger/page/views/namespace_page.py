@@ -29,6 +29,7 @@ from projections.queries.tenants.root_holders import (
     root_holders,
 )
 from projections.queries.tenants.shared_quota_shares import shared_quota_shares
+from projections.text.device_text import LISTED_MAX, device_in_words
 
 QUOTAS_MAX: Final = 50
 """Quotas of the page."""
@@ -60,12 +61,18 @@ class CoveringLine(msgspec.Struct, frozen=True):
 
 
 class HolderRow(msgspec.Struct, frozen=True):
-    """A holder with its amounts as texts. `pods_href` is the address of its pods, "" without."""
+    """A holder with its amounts as texts. `pods_href` is the address of its pods, "" without.
+
+    `devices` are the texts of the first devices that resource claims gave it, `more_devices` the
+    number of the others.
+    """
 
     holder: RootHolder
     committed: str
     reserved: str
     pods_href: str
+    devices: list[str]
+    more_devices: int
 
 
 class WaitingPodRow(msgspec.Struct, frozen=True):
@@ -197,6 +204,8 @@ def _holder(request: PageRequest, holder: RootHolder) -> HolderRow:
         amounts_text(holder.committed),
         amounts_text(holder.reserved),
         request.here(root=pods, holders="") if pods else "",
+        list(map(device_in_words, holder.devices[:LISTED_MAX])),
+        max(0, len(holder.devices) - LISTED_MAX),
     )
 
 

@@ -19,8 +19,8 @@ from projections.store.readers import ProjectionView
 SEED = 11
 COMMANDS = 240
 
-Expected = dict[tuple[str, str], tuple[Amounts, int]]
-"""Charge and pods by kind and key."""
+Expected = dict[tuple[str, str], tuple[Amounts, int, list[str]]]
+"""Charge, pods and shares of devices by kind and key."""
 
 
 def expected_of(space: Namespace) -> Expected:
@@ -28,21 +28,28 @@ def expected_of(space: Namespace) -> Expected:
     rows: Expected = {}
     for key, entry in space.entries.items():
         root = drawn_from(entry)
+        stored = entry.committed
+        shares = [device.share for device in stored.devices] if stored is not None else []
         if key.startswith("pods/"):
             if not root:
-                rows["pod", key] = entry.charge, 0
+                rows["pod", key] = entry.charge, 0, shares
+        elif key.startswith("resourceclaims.resource.k8s.io/"):
+            rows["resource-claim", key] = entry.charge, 0, shares
         elif root not in space.entries:
             draw = space.draws.get(key)
             charge = entry.charge if draw is None else largest(entry.charge, draw.charge)
-            rows["root", key] = charge, len(space.members.get(key, ()))
+            rows["root", key] = charge, len(space.members.get(key, ())), []
     for root, draw in space.draws.items():
         if root not in space.entries:
-            rows["unknown-root", root] = draw.charge, len(space.members[root])
+            rows["unknown-root", root] = draw.charge, len(space.members[root]), []
     return rows
 
 
 def read_of(holders: list[RootHolder]) -> Expected:
-    return {(str(row.kind), row.key): (row.amounts, row.pods) for row in holders}
+    return {
+        (str(row.kind), row.key): (row.amounts, row.pods, [held.share for held in row.devices])
+        for row in holders
+    }
 
 
 async def pages(
@@ -78,7 +85,7 @@ async def test_holders_are_those_of_the_state_at_every_position(
             assert read_of(rows) == expected_of(space)
             assert len(read_of(rows)) == len(rows)
             kinds |= {row.kind for row in rows}
-    assert kinds == {"root", "unknown-root", "pod"}
+    assert kinds == {"root", "unknown-root", "resource-claim", "pod"}
 
 
 async def test_pods_of_a_root_are_those_of_the_state(view: ProjectionView) -> None:
