@@ -1,5 +1,7 @@
 """Device shapes: equal devices have one shape, and a condition excludes only what it may."""
 
+from typing import Any
+
 import pytest
 from support.builders.device_supplies import DRIVER, device, shared_card, whole_card
 
@@ -10,7 +12,7 @@ from ledger.kube.resource_claims.selector_conditions import DeviceCondition
 MAPPING = DriverMapping(driver=DRIVER, vendor="nvidia")
 
 
-def shape(**strings: str) -> DeviceShape:
+def shape(**strings: Any) -> DeviceShape:
     return shape_of(device("d", {}, **strings), MAPPING)[0]
 
 
@@ -28,9 +30,8 @@ def test_equal_devices_have_one_shape_and_their_own_uuid() -> None:
 
 def test_names_with_and_without_the_domain_are_the_same() -> None:
     plain = device("d", {"memory": {"value": "1"}}, productName="x", uuid="u")
-    full = device(
-        "d", {f"{DRIVER}/memory": {"value": "1"}}, **{f"{DRIVER}/productName": "x", "uuid": "u"}
-    )
+    strings: dict[str, Any] = {f"{DRIVER}/productName": "x", "uuid": "u"}
+    full = device("d", {f"{DRIVER}/memory": {"value": "1"}}, **strings)
     assert shape_of(plain, MAPPING) == shape_of(full, MAPPING)
     other = device("d", {"other.com/memory": {"value": "1"}})
     assert shape_of(other, MAPPING)[0].first(["memory"]) is None
