@@ -23,7 +23,7 @@ from ledger.core.model.denials import Denial, Reason, sentence
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import State
-from ledger.kube.requests.quota_demand_of_placement import placement_overrides
+from ledger.kube.requests.placements.quota_demand_of_placement import placement_overrides
 from ledger.log.ledger_port import Accepted
 from ledger.log.state_change_signal import StateChangeSignal
 

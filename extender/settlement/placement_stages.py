@@ -15,7 +15,7 @@ from ledger.kube.api.objects import ContainerStatus, Pod
 from ledger.kube.hami import annotation_keys
 from ledger.kube.hami.placement_annotation_reader import phased
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.quota_demand_of_placement import demand_of_placement
+from ledger.kube.requests.placements.quota_demand_of_placement import demand_of_placement
 
 if TYPE_CHECKING:
     from extender.settlement.placed_pod_reader import PodReading

@@ -14,7 +14,10 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import device_request_of
 from ledger.kube.requests.device_requests import PodDeviceRequest
-from ledger.kube.requests.quota_demand_of_placement import demand_of_placement, placement_overrides
+from ledger.kube.requests.placements.quota_demand_of_placement import (
+    demand_of_placement,
+    placement_overrides,
+)
 
 if TYPE_CHECKING:
     from extender.settlement.placed_pod_reader import PodReading

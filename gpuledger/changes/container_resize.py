@@ -19,7 +19,7 @@ from ledger.core.model.qualified_names import local_name, qualified
 from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_requests import PodDeviceRequest
-from ledger.kube.requests.quota_demand_of_placement import demand_of_placement
+from ledger.kube.requests.placements.quota_demand_of_placement import demand_of_placement
 from ledger.runtime.settings.settings import Settings
 
 

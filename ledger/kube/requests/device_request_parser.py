@@ -20,7 +20,7 @@ from ledger.kube.requests.device_requests import (
     PodDeviceRequest,
 )
 from ledger.kube.requests.gpu_type_annotation import types_named
-from ledger.kube.requests.placement_preferences import KEYS, preferences_of
+from ledger.kube.requests.placements.placement_preferences import KEYS, preferences_of
 
 
 def device_request_of(pod: Pod, rules: DemandRules) -> PodDeviceRequest | Denial:

@@ -8,7 +8,7 @@ import pytest
 from ledger.core.model.denials import Denial
 from ledger.kube.requests.card_selector_annotations import selector_annotations
 from ledger.kube.requests.device_requests import CARD_POLICIES, NODE_POLICIES
-from ledger.kube.requests.placement_preferences import KEYS, NODE_POLICY, preferences_of
+from ledger.kube.requests.placements.placement_preferences import KEYS, NODE_POLICY, preferences_of
 from ledger.kube.vendors.vendors import BUILT_IN, Vendor
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "how-to" / "scheduling.md").read_text()

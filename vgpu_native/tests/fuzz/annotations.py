@@ -13,7 +13,7 @@ from ledger.kube.hami import annotation_keys, node_lock_annotation, pod_device_a
 from ledger.kube.hami.node_announcement import read_announcement
 from ledger.kube.hami.plugin_handshake import handshake_alive
 from ledger.kube.hami.pod_device_annotation import BadDeviceList
-from ledger.kube.requests import placement_preferences
+from ledger.kube.requests.placements import placement_preferences
 
 CORPUS: Final = Path(__file__).parent / "corpus" / "annotations"
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)

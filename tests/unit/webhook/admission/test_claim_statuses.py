@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from support.builders.claim_reviews import (
+from support.claims.claim_reviews import (
     CONTROLLER,
     EXTENDED,
     GI,

@@ -4,7 +4,7 @@ import pytest
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.requests.device_requests import CARD_POLICIES, NODE_POLICIES, Weights
-from ledger.kube.requests.placement_preferences import (
+from ledger.kube.requests.placements.placement_preferences import (
     CARD_POLICY,
     NODE_POLICY,
     NUMA_BIND,

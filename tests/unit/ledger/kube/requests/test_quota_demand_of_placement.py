@@ -10,8 +10,11 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.device_request_parser import device_request_of
 from ledger.kube.requests.device_requests import PodDeviceRequest
 from ledger.kube.requests.gpu_type_annotation import CardType
+from ledger.kube.requests.placements.quota_demand_of_placement import (
+    demand_of_placement,
+    placement_overrides,
+)
 from ledger.kube.requests.pod_demand import Demand, demand_of
-from ledger.kube.requests.quota_demand_of_placement import demand_of_placement, placement_overrides
 from ledger.kube.vendors.vendors import select_vendors
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"

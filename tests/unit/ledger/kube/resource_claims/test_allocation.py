@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.builders.device_supplies import (
+from support.claims.device_supplies import (
     DRIVER,
     H100,
     allocated_claim,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders.device_supplies import capacity
+from support.claims.device_supplies import capacity
 
 from ledger.kube.requests.quantities import parse_nano
 from ledger.kube.resource_claims.consumed_capacity import (

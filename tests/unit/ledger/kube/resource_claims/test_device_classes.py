@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.builders.device_supplies import device_class
+from support.claims.device_supplies import device_class
 
 from ledger.kube.resource_claims.device_classes import (
     FILE_BYTES_MAX,

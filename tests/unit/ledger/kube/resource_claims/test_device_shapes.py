@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.builders.device_supplies import DRIVER, device, shared_card, whole_card
+from support.claims.device_supplies import DRIVER, device, shared_card, whole_card
 
 from ledger.kube.resource_claims.device_classes import DriverMapping
 from ledger.kube.resource_claims.device_shapes import TEXT_MAX, DeviceShape, shape_of

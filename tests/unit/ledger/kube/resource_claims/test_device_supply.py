@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders.device_supplies import (
+from support.claims.device_supplies import (
     DRIVER,
     mapping,
     resource_slice,

@@ -1,0 +1,1 @@
+"""Requests about placements: the preferences of pods, and the amounts of placed pods."""
