@@ -89,5 +89,5 @@ def cluster_context(
         current=sizes.rules,
         doubts=sizes.doubts,
     )
-    context.resource_claims.use_mapping(mapping)
+    context.resource_claims.use_mapping(mapping, card_memory_max=settings.card_memory_max)
     return context

@@ -29,6 +29,7 @@ from ledger.kube.api.cluster_ports import Workloads
 from ledger.kube.api.objects import Pod, PodResourceClaim, Workload
 from ledger.kube.api.quoting import shown
 from ledger.kube.requests.claim_demands import ClaimDemands
+from ledger.kube.requests.confirmed_card_sizes import CARD_MEMORY_MAX
 from ledger.kube.requests.demand import Demand
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.resource_claims.allocation import Allocated, allocated
@@ -100,11 +101,14 @@ class ClaimStore:
             for cache in (self.templates, self.classes, self.slices):
                 cache.listed.set()  # there is nothing to wait for
 
-    def use_mapping(self, mapping: ClassMapping) -> None:
-        """Use another mapping of device classes. Call it before the watches begin."""
+    def use_mapping(self, mapping: ClassMapping, *, card_memory_max: int = CARD_MEMORY_MAX) -> None:
+        """Use another mapping of device classes. Call it before the watches begin.
+
+        No device counts above `card_memory_max` MiB.
+        """
         is_listed = self.slices.listed.is_set()
         self._mapping, self._world = mapping, None
-        self.slices = SliceFeed(DeviceSupply(mapping))
+        self.slices = SliceFeed(DeviceSupply(mapping, card_memory_max=card_memory_max))
         if is_listed:
             self.slices.listed.set()
 
