@@ -84,6 +84,19 @@ class ClaimChecks:
                 specs[named.name] = spec
         return specs
 
+    async def prepare_opening(self, pod: Pod, until: float) -> Denial | None:
+        """Read the claims and templates of a pod whose gate is removed, by loop time `until`.
+
+        The pod was not charged, and its claims were allowed because of the gate.
+        """
+        claims = pod.spec.resource_claims or ()
+        names = [named.resource_claim_template_name for named in claims]
+        denial = await self._store.read_claims(pod, until)
+        if denial is None:
+            namespace = pod.metadata.namespace
+            denial = await self._store.prepare(namespace, list(filter(None, names)), until)
+        return denial
+
     def remember(self, pod: Pod, checked: ClaimsChecked, amounts: Amounts) -> None:
         """Remember a pod that was charged these amounts, for the reviews of its claims."""
         self._store.reviewed_pods.note(ReviewedPod(pod, checked.specs, amounts))

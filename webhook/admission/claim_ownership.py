@@ -25,6 +25,7 @@ from ledger.kube.requests.pod_demand import demand_of
 from ledger.kube.resource_claims.dra_objects import ResourceClaim
 from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
+from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.read_deadline import read_deadline
 from webhook.context.resource_claims.claim_denials import in_flight_denial, undecided_denial
 from webhook.context.resource_claims.claim_index import EXTENDED, Place, place_of
@@ -48,11 +49,13 @@ class ClaimOwnership:
         self._store = context.resource_claims
 
     async def counts_with_pod(
-        self, claim: ResourceClaim, username: str, until: float
+        self, claim: ResourceClaim, username: str, policy: NamespacePolicy, until: float
     ) -> bool | Denial:
         """Return whether a new claim of a user counts with its pod, by loop time `until`.
 
-        The denial is transient: an object on which the answer depends could not be read.
+        If the policy lets pods wait, a claim of a gated pod without a charge counts with it: the
+        pod is not scheduled before its demand is reserved. The denial is transient: an object on
+        which the answer depends could not be read.
         """
         place, owner = place_of(claim), claim.metadata.controller()
         if place is None or owner is None or not self.is_trusted(claim, username):
@@ -63,7 +66,8 @@ class ClaimOwnership:
             return other if isinstance(other, Denial) else False
         if place[1] == EXTENDED:
             return await self._serves_extended(claim, owner, deadline)
-        return await self._serves_template(claim, owner, place, deadline)
+        may_wait = policy.on_exceeded == "pending"
+        return await self._serves_template(claim, place, may_wait=may_wait, deadline=deadline)
 
     def is_trusted(self, claim: ResourceClaim, username: str) -> bool:
         """Return whether a user may create claims that count with the pod that controls them."""
@@ -77,18 +81,20 @@ class ClaimOwnership:
         )
 
     async def _serves_template(
-        self, claim: ResourceClaim, owner: OwnerReference, place: Place, deadline: float
+        self, claim: ResourceClaim, place: Place, *, may_wait: bool, deadline: float
     ) -> bool | Denial:
         """Return whether the charge of a pod covers a claim that was generated for it."""
-        namespace = claim.metadata.namespace
+        namespace, owner = claim.metadata.namespace, claim.metadata.controller()
+        assert owner is not None, "a claim with a place has a controller"
         pod = await self.pod_of(namespace, owner, deadline)
         if pod is None or isinstance(pod, Denial):
             return pod if pod is not None else False
         if not _lists_template(pod, place[1]):
             return False
-        charge = await self.charge_of(namespace, owner, deadline, wait=not is_gated(pod.spec))
+        waits = may_wait and is_gated(pod.spec)
+        charge = await self.charge_of(namespace, owner, deadline, wait=not waits)
         if charge is None:
-            return is_gated(pod.spec)
+            return waits
         reviewed = self._store.reviewed_pods.get(owner.uid)
         if (
             reviewed is not None

@@ -20,6 +20,7 @@ CONTROLLER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
 CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+_STEPS = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
 GI = 1024
 """MiB of one Gi."""
 
@@ -31,18 +32,20 @@ def device_class(name: str, driver: str = DRIVER, extended: str = "") -> Manifes
     return {**_head(DEVICE_CLASSES, name), "spec": spec}
 
 
-def resource_slice(node: str = "n1", *, gi: int = 80, cards: int = 2) -> Manifest:
-    """Return a slice of cards that claims may share, in steps of 1 Gi."""
+def resource_slice(
+    node: str = "n1", *, gi: int = 80, cards: int = 2, shared: bool = True
+) -> Manifest:
+    """Return a slice of cards that claims may share in steps of 1 Gi, or of whole cards."""
     memory = {
         "value": f"{gi}Gi",
-        "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}},
+        **({"requestPolicy": _STEPS} if shared else {}),
     }
     devices = [
         {
             "name": f"gpu-{number}",
             "attributes": {"uuid": {"string": f"GPU-{node}-{number}"}},
             "capacity": {"memory": memory},
-            "allowMultipleAllocations": True,
+            "allowMultipleAllocations": shared,
         }
         for number in range(cards)
     ]

@@ -105,14 +105,13 @@ class PodAdmission:
         self, request: AdmissionRequest, policy: NamespacePolicy, until: float
     ) -> Verdict:
         """Decide about a new pod, by loop time `until`. Raises BadReview."""
-        pod = required_pod(request, "object")
+        pod = placed_pod(required_pod(request, "object"), request)
         if not pod.spec.resource_claims:
-            return await self._create(request, policy, until)
-        pod = placed_pod(pod, request)
+            return await self._create(request, pod, policy, until)
         checked = await self._claims.check(pod.metadata.namespace, (pod,), policy, until)
         if checked.denial is not None:
             return Verdict(checked.denial)
-        verdict = await self._create(request, policy, until)
+        verdict = await self._create(request, pod, policy, until)
         if verdict.denial is None and verdict.demand and not request.dry_run:
             self._claims.remember(pod, checked, verdict.demand)
         if not checked.warnings:
@@ -121,12 +120,11 @@ class PodAdmission:
         return msgspec.structs.replace(verdict, warnings=warnings)
 
     async def _create(
-        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
+        self, request: AdmissionRequest, pod: Pod, policy: NamespacePolicy, until: float
     ) -> Verdict:
-        write = self._checked(request, policy, until)
+        write = self._checked(request, (pod, None), policy, until)
         if isinstance(write, Verdict):
             return write
-        pod = write.pod
         reserve = self._attempts.create(request, "pods", pod.metadata, write.demand.amounts)
         if isinstance(reserve, Denial):
             return Verdict(reserve)
@@ -151,11 +149,16 @@ class PodAdmission:
         """Decide about a change of a pod, by loop time `until`. Raises BadReview."""
         if request.sub_resource == _EPHEMERAL:
             return self._decide_ephemeral(request)
-        write = self._checked(request, policy, until)
+        pod = placed_pod(required_pod(request, "object"), request)
+        stored = placed_pod(required_pod(request, "oldObject"), request)
+        if pod.spec.resource_claims and is_gated(stored.spec) and not is_gated(pod.spec):
+            denial = await self._claims.prepare_opening(pod, until)
+            if denial is not None:
+                return Verdict(denial)
+        write = self._checked(request, (pod, stored), policy, until)
         if isinstance(write, Verdict):
             return write
-        stored, before = write.stored, write.before
-        assert stored is not None, "an update has a stored pod"
+        before = write.before
         denial = pod_checks.type_change_denial(
             (write.pod, write.demand), (stored, before), write.rules
         )
@@ -174,16 +177,17 @@ class PodAdmission:
         return UNTOUCHED if denial is None else Verdict(denial)
 
     def _checked(
-        self, request: AdmissionRequest, policy: NamespacePolicy, until: float
+        self,
+        request: AdmissionRequest,
+        pods: tuple[Pod, Pod | None],
+        policy: NamespacePolicy,
+        until: float,
     ) -> PodWrite | Verdict:
         """Return a write that asks for something, or the verdict for which no ledger is needed.
 
-        Raises BadReview.
+        `pods` are the new and the stored one.
         """
-        pod = placed_pod(required_pod(request, "object"), request)
-        stored = None
-        if request.operation == "UPDATE":
-            stored = placed_pod(required_pod(request, "oldObject"), request)
+        pod, stored = pods
         rules = self._context.rules
         demand = demand_of(pod, rules)
         before = _NO_DEMAND if stored is None else demand_of(stored, rules)

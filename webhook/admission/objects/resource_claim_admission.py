@@ -98,7 +98,7 @@ class ResourceClaimAdmission:
         if isinstance(reserve, Denial):
             return Verdict(reserve)
         username = request.user_info.username
-        counts_with_pod = await self._ownership.counts_with_pod(claim, username, until)
+        counts_with_pod = await self._ownership.counts_with_pod(claim, username, policy, until)
         if isinstance(counts_with_pod, Denial):
             return Verdict(counts_with_pod)
         if counts_with_pod:

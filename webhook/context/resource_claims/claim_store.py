@@ -40,6 +40,7 @@ from ledger.kube.resource_claims.dra_objects import (
     ClaimSpec,
     DeviceClass,
     ResourceClaim,
+    claim_of,
     class_of,
     template_of,
 )
@@ -255,9 +256,6 @@ class ClaimStore:
         or class is not an error here.
         """
         deadline = read_deadline(until)
-        problem = await self.wait_listed(deadline)
-        if problem:
-            return undecided_denial("the templates, device classes and slices", problem)
         for name in dict.fromkeys(names):
             try:
                 await self.templates.ensure(self._cluster, namespace, name, deadline)
@@ -267,6 +265,25 @@ class ClaimStore:
             denial = await self.prepare_classes(spec, deadline) if spec is not None else None
             if denial is not None:
                 return denial
+        return None
+
+    async def read_claims(self, pod: Pod, until: float) -> Denial | None:
+        """Read the claims in the status of a pod that are not known; returns as `prepare`.
+
+        Only the active replica watches claims, so another one may lack them.
+        """
+        deadline, namespace = read_deadline(until), pod.metadata.namespace
+        for status in pod.status.resource_claim_statuses or ():
+            name = status.resource_claim_name
+            if not name or self._cluster is None or self.claims.of_name(namespace, name):
+                continue
+            try:
+                async with asyncio.timeout_at(deadline):
+                    seen = await self._cluster.get_object(CLAIMS, namespace, name)
+                if seen is not None:
+                    self.claims.note_reviewed(claim_of(seen))
+            except (ClusterError, TimeoutError, ValueError) as error:
+                return undecided_denial(f"ResourceClaim {shown(name)}", _reason(error))
         return None
 
     async def prepare_classes(self, spec: ClaimSpec, deadline: float) -> Denial | None:
