@@ -178,6 +178,15 @@ class ClaimTeam:
         return self.store.of_pod(msgspec.convert(manifest, Pod))
 
 
+async def charged_alone(team: ClaimTeam, claim: Manifest, username: str = CONTROLLER) -> bool:
+    """Return whether a claim is allowed with a charge of its own."""
+    assert (await team.create(claim, username))["allowed"]
+    key = f"resourceclaims.resource.k8s.io/{claim['metadata']['name']}"
+    reserved = team.reserved()
+    assert set(reserved) <= {key}
+    return key in reserved
+
+
 _RESOURCES = {resource.kind: resource for resource in (CLAIMS, CLAIM_TEMPLATES)}
 
 

@@ -4,20 +4,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.builders.claim_reviews import (
-    CLAIM_NAME,
+from support.claims.claim_reviews import (
     CONTROLLER,
-    EXTENDED,
     GI,
     SCHEDULER,
     ClaimTeam,
-    claim_spec,
+    charged_alone,
     claim_template,
     claiming_pod,
-    device_class,
     generated,
     read,
-    resource_claim,
     resource_slice,
 )
 from support.fakes.owner_cluster import Manifest
@@ -45,15 +41,6 @@ async def charged_pod(pod: Manifest = POD, **policy: Any) -> ClaimTeam:
     assert (await team.create(pod))["allowed"]
     team.ledger.submitted.clear()
     return team
-
-
-async def charged_alone(team: ClaimTeam, claim: Manifest, username: str = CONTROLLER) -> bool:
-    """Return whether a claim is allowed with a charge of its own."""
-    assert (await team.create(claim, username))["allowed"]
-    key = f"resourceclaims.resource.k8s.io/{claim['metadata']['name']}"
-    reserved = team.reserved()
-    assert set(reserved) <= {key}
-    return key in reserved
 
 
 async def test_pod_is_charged_for_its_templates_and_the_claim_adds_nothing() -> None:
@@ -92,7 +79,7 @@ async def test_claim_counts_by_itself_without_an_owner() -> None:
     assert await charged_alone(team, generated(POD, ownerReferences=[]))
 
 
-async def test_claim_counts_by_itself_if_its_owner_is_no_controller() -> None:
+async def test_claim_counts_by_itself_if_its_owner_does_not_control_it() -> None:
     claim = generated(POD)
     claim["metadata"]["ownerReferences"][0]["controller"] = False
     assert await charged_alone(await charged_pod(), claim)
@@ -325,73 +312,6 @@ async def test_gate_of_another_name_does_not_excuse_a_claim() -> None:
     pod = claiming_pod(gate="example.com/later")
     team = ClaimTeam(pod, on_exceeded="pending")
     assert await charged_alone(team, generated(pod))
-
-
-def extended_claim(pod: Manifest, count: int = 1, cls: str = "whole", **changed: Any) -> Manifest:
-    metadata = generated(pod, annotations={EXTENDED: "true"}, **changed)["metadata"]
-    spec = claim_spec(count=count, cls=cls)
-    del spec["devices"]["requests"][0]["exactly"]["capacity"]
-    return {**resource_claim("p-g-x1", spec), "metadata": metadata}
-
-
-@pytest.fixture
-async def with_cards() -> ClaimTeam:
-    """Return a namespace with a pod that asks for one card, which a class serves."""
-    team = ClaimTeam()
-    team.list_classes(
-        device_class("gpu"),
-        device_class("whole", extended="nvidia.com/gpu"),
-        device_class("odd", extended="example.com/gpu"),
-    )
-    card = claiming_pod(**{"nvidia.com/gpu": "1"})
-    del card["spec"]["resourceClaims"]
-    assert (await team.create(card))["allowed"]
-    team.ledger.submitted.clear()
-    return team
-
-
-async def test_claim_of_extended_resources_adds_nothing(with_cards: ClaimTeam) -> None:
-    assert not await charged_alone(with_cards, extended_claim(POD), SCHEDULER)
-
-
-@pytest.mark.parametrize("user", ["ada", CONTROLLER])
-async def test_extended_claim_of_another_creator_counts_by_itself(
-    user: str, with_cards: ClaimTeam
-) -> None:
-    assert await charged_alone(with_cards, extended_claim(POD), user)
-
-
-@pytest.mark.parametrize(("count", "cls"), [(2, "whole"), (1, "gpu"), (1, "odd")])
-async def test_extended_claim_counts_by_itself_beyond_the_pods_cards(
-    count: int, cls: str, with_cards: ClaimTeam
-) -> None:
-    assert await charged_alone(with_cards, extended_claim(POD, count, cls), SCHEDULER)
-
-
-async def test_extended_claim_with_another_class_counts_by_itself(with_cards: ClaimTeam) -> None:
-    claim, other = extended_claim(POD), extended_claim(POD, cls="gpu")
-    [request] = other["spec"]["devices"]["requests"]
-    claim["spec"]["devices"]["requests"].append({**request, "name": "more"})
-    assert await charged_alone(with_cards, claim, SCHEDULER)
-
-
-async def test_second_extended_claim_counts_by_itself(with_cards: ClaimTeam) -> None:
-    first = extended_claim(POD)
-    assert not await charged_alone(with_cards, first, SCHEDULER)
-    with_cards.cluster.put(first)
-    assert await charged_alone(with_cards, extended_claim(POD, named="p-ext-2"), SCHEDULER)
-
-
-async def test_extended_claim_of_an_uncharged_pod_counts_by_itself() -> None:
-    team = ClaimTeam()
-    team.list_classes(device_class("whole", extended="nvidia.com/gpu"))
-    assert await charged_alone(team, extended_claim(POD), SCHEDULER)
-
-
-async def test_annotation_of_extended_resources_wins_over_a_claims_name() -> None:
-    team = await charged_pod()
-    both = {EXTENDED: "true", CLAIM_NAME: "g"}
-    assert await charged_alone(team, generated(POD, annotations=both))
 
 
 async def test_remembered_pods_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

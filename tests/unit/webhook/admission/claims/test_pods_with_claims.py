@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from support.builders.admission_reviews import review
-from support.builders.claim_reviews import (
+from support.claims.claim_reviews import (
     CONTROLLER,
     GI,
     ClaimTeam,

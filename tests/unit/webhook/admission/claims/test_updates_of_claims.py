@@ -4,7 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from support.builders.claim_reviews import (
+from support.claims.claim_reviews import (
     CONTROLLER,
     GI,
     ClaimTeam,
@@ -15,6 +15,7 @@ from support.builders.claim_reviews import (
 )
 from support.fakes.owner_cluster import Manifest
 
+from ledger.core.model.commands import Reserve
 from ledger.core.model.traits import Requirement
 
 GOLD = (Requirement("tier", "In", ("gold",)),)
@@ -113,5 +114,6 @@ async def test_denial_names_no_other_namespace_where_the_policy_forbids_it() -> 
     team = ClaimTeam(foreign_holders="none")
     assert (await team.create(resource_claim("own")))["allowed"]
     [reserve] = team.ledger.commands()
-    assert reserve.own_holders  # type: ignore[union-attr]
-    assert reserve.asker.kind == "ResourceClaim"  # type: ignore[union-attr]
+    assert isinstance(reserve, Reserve)
+    assert reserve.own_holders
+    assert reserve.asker.kind == "ResourceClaim"
