@@ -144,6 +144,6 @@ def test_a_file_of_kinds_that_is_not_there_stops_the_start(tmp_path: Path) -> No
 
 
 def test_the_largest_card_of_the_settings_bounds_devices_of_slices() -> None:
-    view = cast(Any, EmptyLedger())
+    view = cast("Any", EmptyLedger())
     context = admission_from_settings.cluster_context(Settings(card_memory_max=12_345), view)
     assert context.resource_claims.slices.supply.card_memory_max == 12_345
