@@ -9,12 +9,20 @@ from collections.abc import Iterator
 
 from ledger.core.decide.cards import card_checks
 from ledger.core.evolve.announced_and_lost_cards import account_of
-from ledger.core.evolve.envelope_charges import NOTHING, drawn_from, entry_of, terms, units
+from ledger.core.evolve.envelope_charges import (
+    NOTHING,
+    PODS,
+    drawn_from,
+    entry_of,
+    terms,
+    units,
+)
 from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.evolve.quota_coverage import reached
 from ledger.core.model import accounts, card_bookings, cards
 from ledger.core.model.accounts import AccountKind
 from ledger.core.model.amounts import plus, without_zeros
+from ledger.core.model.devices import DEVICES_MAX
 from ledger.core.model.state import Account, Draw, Namespace, State
 from ledger.core.model.traits import matches, numbered
 
@@ -31,6 +39,7 @@ def violations(state: State) -> Iterator[str]:
     yield from _placements_are_of_known_pods(state)
     yield from _no_exclusive_card_is_shared(state)
     yield from _claims_are_of_pods_that_wait(state)
+    yield from _bounds_belong_to_devices(state)
 
 
 def excesses(state: State) -> dict[int, int]:
@@ -215,3 +224,16 @@ def _claims_are_of_pods_that_wait(state: State) -> Iterator[str]:
             yield f"something is kept for {claim.key} of uid {claim.uid}, which is not known"
         if placed is not None and placed.node and placed.uid == claim.uid:
             yield f"something is kept for {claim.key}, which is placed on {placed.node}"
+
+
+def _bounds_belong_to_devices(state: State) -> Iterator[str]:
+    """Yield objects with a bound and no devices, or the reverse, and objects that wrongly draw."""
+    for name, space in state.namespaces.items():
+        for key, entry in space.entries.items():
+            stored = entry.committed
+            if stored is not None and bool(stored.devices) != (stored.bound is not None):
+                yield f"{name}/{key} has {len(stored.devices)} devices and the bound {stored.bound}"
+            if stored is not None and len(stored.devices) > DEVICES_MAX:
+                yield f"{name}/{key} has {len(stored.devices)} devices, at most {DEVICES_MAX}"
+            if drawn_from(entry) and not key.startswith(PODS):
+                yield f"{name}/{key} is not a pod and draws from {entry.root}"
