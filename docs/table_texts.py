@@ -216,6 +216,10 @@ REASONS: Final = {
         "The card is closed for new pods.",
         "Uncordon it, or wait.",
     ),
+    Reason.CARD_OFFERED_BY_DRA: (
+        "A ResourceSlice has the card, so kube-scheduler allocates it for resource claims.",
+        "Ask for it by a resource claim, or let one driver alone offer the card.",
+    ),
     Reason.CARD_TYPE_MISMATCH: (
         "The card has another vendor, type or mode than the pod accepts.",
         "Check the annotations of the pod that name types and modes.",

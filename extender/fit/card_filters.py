@@ -1,7 +1,8 @@
 """Card filters: why a card cannot be given to a container, for all cards at once.
 
 Each filter is a rule with a code. The filters are the rules by which the ledger decides, so that it
-accepts the proposed cards.
+accepts the proposed cards. One more rule is the extender's own: cards in
+ResourceSlices are left to kube-scheduler.
 """
 
 from collections.abc import Iterator
@@ -43,6 +44,8 @@ NUMA: Final = 12
 _KIND: Final = 13
 _CORDONED: Final = 14
 _ILL: Final = 15
+_OFFERED: Final = 16
+"""kube-scheduler allocates the card for resource claims: the extender never gives it."""
 
 REASONS: Final = {
     TAKEN: Reason.ALLOCATED_INSUFFICIENT,
@@ -60,6 +63,7 @@ REASONS: Final = {
     _KIND: Reason.CARD_TYPE_MISMATCH,
     _CORDONED: Reason.CARD_CORDONED,
     _ILL: Reason.CARD_NOT_HEALTHY,
+    _OFFERED: Reason.CARD_OFFERED_BY_DRA,
 }
 """By code. Of several broken rules, the one with the highest code names the reason.
 
@@ -156,6 +160,8 @@ def _of_cards(
     cards: CardWindow, load: CardLoads, criteria: DeviceCriteria
 ) -> Iterator[tuple[int, Booleans]]:
     """Yield the rules that do not ask how much a container takes."""
+    if cards.offered is not None:
+        yield _OFFERED, cards.offered
     yield _ILL, ~cards.usable
     yield _CORDONED, cards.cordoned
     yield _KIND, criteria.kind_differs

@@ -24,7 +24,8 @@ class OverlayArrays(Protocol):
 class CardWindow:
     """The cards of a window of rows and their capacities, which are read only.
 
-    `shape` is rows and columns; `registered` marks the rows with any card.
+    `shape` is rows and columns; `registered` marks the rows with any card. `offered` marks the
+    cards that kube-scheduler allocates for resource claims, None if there are none.
     """
 
     def __init__(self, arrays: CardArrays, window: Window) -> None:
@@ -36,6 +37,7 @@ class CardWindow:
         self.registered: Booleans = rows_with_any(self.present)
         self.usable: Booleans = arrays.usable[window]
         self.cordoned: Booleans = arrays.cordoned[window]
+        self.offered: Booleans | None = arrays.offered[window] if arrays.any_offered else None
         self.memory: Integers = arrays.memory[window]
         self.cores: Integers = arrays.cores[window]
         self.slots: Integers = arrays.slots[window]

@@ -31,20 +31,22 @@ INTEGERS: Final = (
     "table",
     "alone",
 )
-BOOLEANS: Final = ("present", "usable", "cordoned")
+BOOLEANS: Final = ("present", "usable", "cordoned", "offered")
 
 
 class CardArrays:
     """Every array has the shape `(rows, columns)`.
 
     `memory` and `used_memory` are MiB, `cores` and `used_cores` percent, `slots` and `used_slots`
-    containers; used is acknowledged use. `usable` are healthy cards. `alone` counts the pods
-    that have a card for themselves. `kind` indexes `kinds` (models of cards), `vendor` `vendors`,
-    `mode` `modes`, and `table` `tables` (profiles of cards that are cut into instances; 0 is none).
-    `slices` has a bit for each slice of such a card that is taken. Names of cards are in `uuids`,
-    by row and column. `scores[row]` has how well two cards of a node are linked, by column, where
-    that is known. `keepers[row]` hands the cards out; `waiting[row]` counts the placements on it
-    that are not handed out yet. `layout` is another number after each change of the cards of a row.
+    containers; used is acknowledged use. `usable` are healthy cards, and `offered` those that
+    kube-scheduler allocates for resource claims, if there are `any_offered`. `alone` counts the
+    pods that have a card for themselves. `kind` indexes `kinds` (models of cards), `vendor`
+    `vendors`, `mode` `modes`, and `table` `tables` (profiles of cards that are cut into instances;
+    0 is none). `slices` has a bit for each slice of such a card that is taken. Names of cards are
+    in `uuids`, by row and column. `scores[row]` has how well two cards of a node are linked, by
+    column, where that is known. `keepers[row]` hands the cards out; `waiting[row]` counts the
+    placements on it that are not handed out yet. `layout` is another number after each change of
+    the cards of a row.
     """
 
     def __init__(self, rows: int = ROWS_FIRST, columns: int = COLUMNS_FIRST) -> None:
@@ -67,6 +69,8 @@ class CardArrays:
         self.present: Booleans = np.zeros(shape, np.bool_)
         self.usable: Booleans = np.zeros(shape, np.bool_)
         self.cordoned: Booleans = np.zeros(shape, np.bool_)
+        self.offered: Booleans = np.zeros(shape, np.bool_)
+        self.any_offered = False
         self.keepers: list[str] = [""] * rows
         self.waiting: Integers = np.zeros(rows, np.int64)
         self.uuids: list[list[str]] = [[""] * columns for _ in range(rows)]
@@ -114,5 +118,5 @@ class CardArrays:
         copy.scores = {row: scores.copy() for row, scores in self.scores.items()}
         for name in ("kinds", "vendors", "modes", "tables"):
             setattr(copy, name, list(getattr(self, name)))
-        copy.layout = self.layout
+        copy.layout, copy.any_offered = self.layout, self.any_offered
         return copy

@@ -4,7 +4,7 @@ Cards are in the order of index, then uuid. Lost cards that pods still hold come
 cannot be given, but their use must be known when they return.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -79,6 +79,18 @@ def write_scores(arrays: CardArrays, row: int, pairs: PairScores) -> None:
             scores[at[first], at[other]] = score
     if scores.any():
         arrays.scores[row] = scores
+
+
+def write_offered(arrays: CardArrays, row: int, uuids: Set[str]) -> None:
+    """Mark the cards of a row that kube-scheduler allocates for resource claims."""
+    if not uuids and not arrays.any_offered:
+        return
+    offered = np.array([uuid in uuids for uuid in arrays.uuids[row]], np.bool_)
+    if not (offered != arrays.offered[row]).any():
+        return
+    arrays.layout += 1
+    arrays.offered[row] = offered
+    arrays.any_offered = bool(arrays.offered.any())
 
 
 def slices_of(placements: Iterable[Placement], uuid: str) -> int:

@@ -17,6 +17,8 @@ from extender.inventory.card_rows import CardColumn, PairScores
 from extender.inventory.claim_bookings import claimed_bookings
 from extender.inventory.inventory_node import InventoryNode, Place
 from extender.inventory.unrecorded_card_use import UsageOverlay
+from extender.settlement.allocated_devices.device_shares import is_of_claims
+from extender.settlement.allocated_devices.offered_cards import OfferedCards
 from ledger.core.evolve.evolver import Postings
 from ledger.core.evolve.preemption_claims import claim_of
 from ledger.core.model import card_bookings, cards, events
@@ -55,6 +57,7 @@ class ClusterInventory:
         self._placed: dict[Place, Placement] = {}
         self._claimed: dict[Place, str] = {}
         self._pairs: dict[str, PairScores] = {}
+        self._offered = OfferedCards()
 
     def load(self, state: State) -> None:
         """Load a state, for the first time or again; known nodes keep their rows.
@@ -116,6 +119,12 @@ class ClusterInventory:
             self._pairs.pop(node, None)
         if node in self.rows:
             card_rows.write_scores(self.arrays, self.rows[node], pairs)
+
+    def set_offered(self, node: str, uuids: frozenset[str]) -> None:
+        """Leave cards of a node, given by its local name or empty for any, to kube-scheduler."""
+        self._offered.set(node, uuids)
+        for name in self.rows.keys() & {node} if node else self.rows:
+            card_rows.write_offered(self.arrays, self.rows[name], self._offered.of(name))
 
     def _try(self, state: State, record: Record) -> str:
         """Apply a record; return how it contradicts the inventory, empty if it does not."""
@@ -184,7 +193,7 @@ class ClusterInventory:
             (event.namespace, event.key),
             Placement(event.uid, event.node, event.parts, {}, 0, stage, observed=seen),
         )
-        if not self.overlay.drop(event.uid):
+        if not self.overlay.drop(event.uid) and not is_of_claims(event.parts):
             self.surprises += 1
 
     def _advanced(self, event: events.Advanced, _: State) -> None:
@@ -288,6 +297,7 @@ class ClusterInventory:
                 self._spots[line] = row, at, which
         self.arrays.keepers[row] = keeper
         card_rows.write_scores(self.arrays, row, self._pairs.get(self.names[row], {}))
+        card_rows.write_offered(self.arrays, row, self._offered.of(self.names[row]))
         for placed in known.residents.values():
             self._count(known, placed, 1)
         self._cut(known)

@@ -9,6 +9,10 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
+from extender.settlement.allocated_devices import card_overlap
+from extender.settlement.allocated_devices.card_overlap import CardOverlaps
+from extender.settlement.allocated_devices.device_placements import DevicePlacements
+from extender.settlement.allocated_devices.offered_cards import OfferedCards
 from extender.settlement.allocation_annotations import AllocationAnnotations
 from extender.settlement.card_reconciler_context import CardReconcilerContext, CardSettings
 from extender.settlement.hami import stale_node_locks
@@ -43,11 +47,15 @@ class CardCluster(cluster_ports.NodeWatches, cluster_ports.AllocationApi, Protoc
 class CardReconcilers:
     """The reconcilers of one cluster, as long as this replica is active."""
 
-    def __init__(self, context: CardReconcilerContext, nodes: NodeInformer) -> None:
+    def __init__(
+        self, context: CardReconcilerContext, *, nodes: NodeInformer, offered: OfferedCards
+    ) -> None:
         """Prepare; `run` does the work, and `running` is true while it does."""
         self.running = False
         self.allocations = AllocationAnnotations(context)
         self.placements = PlacementReconciler(context, self.allocations)
+        self.devices = DevicePlacements(context)
+        self.overlaps = CardOverlaps(context, offered)
         self._locks = NodeLockCleaner(context, nodes)
         self.unbound = UnboundPlacements(context, self._locks)
         self._context = context
@@ -63,6 +71,8 @@ class CardReconcilers:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.registering.run())
                 tasks.create_task(self.unbound.find())
+                tasks.create_task(self.devices.find())
+                tasks.create_task(run_periodically(card_overlap.LOOK_SECONDS, self.overlaps.look))
                 tasks.create_task(
                     run_periodically(stale_node_locks.LOOK_SECONDS, self._locks.settle)
                 )
@@ -71,6 +81,7 @@ class CardReconcilers:
                     self.unbound.settle,
                     self._claims.settle,
                     self.allocations.settle,
+                    self.devices.settle,
                 ):
                     tasks.create_task(run_periodically(tick, action))
         finally:
@@ -91,11 +102,16 @@ class CardReconcilers:
                 self.placements.follow(event)
                 self.allocations.follow(event)
                 self.unbound.follow(event, now)
+                self.devices.follow(event)
+                self.overlaps.follow(event)
                 self.registering.follow(event)
 
 
 class CardSettlement:
-    """Settles the cards of one cluster. `nodes` are followed in every replica, by `run`."""
+    """Settles the cards of one cluster. `nodes` are followed in every replica, by `run`.
+
+    `offered` are the cards in ResourceSlices, which the caller sets.
+    """
 
     def __init__(
         self,
@@ -110,6 +126,7 @@ class CardSettlement:
     ) -> None:
         """`name` is the cluster's name in the ledger; `now` returns µs of Unix time."""
         self.nodes = NodeInformer(cluster, rules or NodeRules(), failures=FailedObjects(count))
+        self.offered = OfferedCards()
         self._view, self._cluster, self._name = view, cluster, name
         self._now, self._count = now, count
         self._settings = settings or CardSettings()
@@ -132,6 +149,12 @@ class CardSettlement:
         tasks = self._running()
         return len(tasks.placements.unaccounted) if tasks is not None else 0
 
+    @property
+    def overlapping(self) -> int:
+        """The number of overlaps on cards; 0 while this replica is not active."""
+        tasks = self._running()
+        return len(tasks.overlaps.standing) if tasks is not None else 0
+
     def warnings(self) -> list[str]:
         """Return the problems of nodes and pods whose cards cannot be read or charged."""
         problems, tasks = self.nodes.warnings(), self._running()
@@ -142,6 +165,7 @@ class CardSettlement:
                 f" {ANNOUNCED_BYTES_PER_SECOND} bytes of them are recorded per second:"
                 " look at the device plugin there"
             )
+        problems += tasks.overlaps.warnings() if tasks is not None else []
         unaccounted = tasks.placements.unaccounted if tasks is not None else {}
         for uncharged in islice(unaccounted.values(), NAMED_MAX):
             meta = uncharged.pod.metadata
@@ -158,7 +182,7 @@ class CardSettlement:
         context = CardReconcilerContext(
             self._view, self._cluster, self._name, self._settings, self._now, commands, self._count
         )
-        self._tasks = CardReconcilers(context, self.nodes)
+        self._tasks = CardReconcilers(context, nodes=self.nodes, offered=self.offered)
         return self._tasks
 
     def _running(self) -> CardReconcilers | None:

@@ -14,6 +14,7 @@ from extender.settlement import (
     placement_stages,
     pods_of_other_schedulers,
 )
+from extender.settlement.allocated_devices.device_shares import is_of_claims
 from extender.settlement.allocation_annotations import AllocationAnnotations
 from extender.settlement.card_reconciler_context import SETTLED, CardReconcilerContext
 from extender.settlement.placed_pod_reader import PodReading
@@ -94,7 +95,8 @@ class PlacementReconciler:
         context, meta = self._context, pod.metadata
         namespace, key = context.qualified(meta.namespace), PODS + meta.name
         placed = context.placement(namespace, key)
-        if placed is None and not placed_pod_reader.names_cards(pod):
+        is_ours = placed is not None and not is_of_claims(placed.parts)
+        if not is_ours and not placed_pod_reader.names_cards(pod):
             return
         reading = placed_pod_reader.read(pod, context.name, context.settings.rules)
         before = self.unaccounted.pop(reading.uid, None)

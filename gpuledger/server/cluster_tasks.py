@@ -56,6 +56,7 @@ class ClusterTasks:
         self.context = admission_from_settings.cluster_context(settings, replica, cluster)
         self.context.refused_hami_accounts = RefusedHamiAccounts(may_allocate)
         self.cards = settlement_from_settings.card_settlement(settings, replica, cluster, count)
+        self.context.resource_claims.slices.set_offered = self.cards.offered.set
         self.ledger = RegisteredClusterLedger(
             replica, settings.cluster, is_registered=self._is_registered
         )

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import structlog
+
 from extender import extender_routes
 from extender.inventory.cluster_inventory import ClusterInventory
 from extender.inventory.unrecorded_card_use import UsageOverlay
@@ -23,9 +25,19 @@ from ledger.runtime.settings.settings import Settings
 
 LOAD_AGAIN_SECONDS: Final = 0.05
 
+SLICES_SECONDS: Final = 5.0
+"""How long the extender waits at its start for the list of ResourceSlices, so that it does not give
+cards that kube-scheduler allocates. Without the right to list them it starts nevertheless."""
+
+
+_log: Final = structlog.get_logger("extender")
+
 
 class ServiceExtender:
-    """An extender whose inventory follows the log. Add its endpoints, and run it."""
+    """An extender whose inventory follows the log. Add its endpoints, and run it.
+
+    `slices_listed`, if given, is set once the cards in ResourceSlices are known.
+    """
 
     def __init__(
         self,
@@ -41,6 +53,8 @@ class ServiceExtender:
         settings."""
         self._settings, self._replica, self._telemetry = settings, replica, telemetry
         self.inventory = ClusterInventory(settings.cluster, UsageOverlay())
+        self.slices_listed: asyncio.Event | None = None
+        self._may_load = False
         replica.subscribe(self._follow)
         evicting = cluster if settings.preemption == "on" else None
         broadcast = replica.hints.broadcast
@@ -70,13 +84,25 @@ class ServiceExtender:
     async def run(self) -> None:
         """Load the cards when the log is open, and record pod events until cancelled."""
         await self._replica.opened.wait()
+        await self._wait_for_slices()
+        self._may_load = True
         while not self.inventory.loaded:
             self.inventory.load(self._replica.state)
             await asyncio.sleep(LOAD_AGAIN_SECONDS)  # a record may be on its way to the log
         await self._extender.run()
 
+    async def _wait_for_slices(self) -> None:
+        if self.slices_listed is None:
+            return
+        try:
+            async with asyncio.timeout(SLICES_SECONDS):
+                await self.slices_listed.wait()
+        except TimeoutError:
+            _log.warning("slices_not_listed", seconds=SLICES_SECONDS)
+
     def _follow(self, record: Record) -> None:
-        self.inventory.follow(self._replica.state, record)
+        if self._may_load:
+            self.inventory.follow(self._replica.state, record)
 
     def _took(self, verb: str, seconds: float) -> None:
         self._telemetry.observe("extender_seconds", seconds, verb)

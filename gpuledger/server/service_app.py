@@ -135,6 +135,7 @@ class ServiceApp:
             replica=self._replica,
             validating=self._validating,
             waiting=cluster_tasks.settlement.waiting_page if cluster_tasks is not None else None,
+            offered=cluster_tasks.cards.offered if cluster_tasks is not None else None,
         )
 
     def _endpoints(self, policy: AdmissionSettings, *, reviews: bool) -> Endpoints:
@@ -172,6 +173,8 @@ class ServiceApp:
         )
         if cluster_tasks is not None:
             cluster_tasks.cards.nodes.set_scores = service_extender.inventory.set_scores
+            cluster_tasks.cards.offered.subscribe(service_extender.inventory.set_offered)
+            service_extender.slices_listed = self._context.resource_claims.slices.listed
         return service_extender
 
     def _took(self, webhook: str, seconds: float) -> None:

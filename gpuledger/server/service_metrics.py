@@ -71,6 +71,7 @@ class ServiceMetrics:
         telemetry.read("nodes_not_understood", lambda: cards.nodes.not_understood)
         telemetry.read("pods_astray", lambda: cards.unaccounted)
         telemetry.read("placements_unbound", lambda: cards.unbound)
+        telemetry.read("cards_overlapping", lambda: cards.overlapping)
 
     def _degraded(self) -> float:
         durability = self._replica.durability

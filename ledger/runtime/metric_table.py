@@ -309,8 +309,14 @@ METRICS: Final = (
     Metric(
         "placement_drift_total",
         MetricKind.COUNTER,
-        "Pods whose annotations differ from the ledger, by the difference.",
+        "Pods whose annotations differ from the ledger, and cards that two mechanisms gave away,"
+        " by the difference.",
         ("kind",),
+    ),
+    Metric(
+        "cards_overlapping",
+        MetricKind.GAUGE,
+        "Cards of ResourceSlices with placed pods, and cards with allocations beyond their size.",
     ),
     Metric(
         "node_locks_cleared_total",

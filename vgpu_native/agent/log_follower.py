@@ -17,6 +17,7 @@ import structlog
 
 from ledger.core import snapshot_format
 from ledger.core.model.cards import Stage
+from ledger.core.model.devices import CLAIM_PART
 from ledger.log.log_port import Log, LogError, Lost, StreamMissing, Unreachable
 from ledger.log.records import NewerSchema
 from ledger.log.recovery import log_end_check
@@ -292,7 +293,10 @@ async def _newer_image(log: Log, tracker: NodePlacements) -> NodeImage | None:
 
 
 def _containers(residents: Sequence[PlacedPod]) -> tuple[PlacedContainer, ...]:
-    """Return the containers of pods, each with its place among those of its pod."""
+    """Return the containers of pods, each with its place among those of its pod.
+
+    Cards of resource claims are handed out by the driver of the claim.
+    """
     return tuple(
         PlacedContainer(
             namespace=pod.space,
@@ -306,5 +310,5 @@ def _containers(residents: Sequence[PlacedPod]) -> tuple[PlacedContainer, ...]:
         )
         for pod in residents
         for order, part in enumerate(pod.parts)
-        if part.shares
+        if part.shares and not part.container.startswith(CLAIM_PART)
     )

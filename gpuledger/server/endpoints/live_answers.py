@@ -2,6 +2,7 @@
 
 from starlette.routing import Route
 
+from extender.settlement.allocated_devices.offered_cards import OfferedCards
 from gpuledger.server.endpoints.explain_endpoint import ExplainEndpoint
 from gpuledger.server.endpoints.fit_endpoint import FitEndpoint
 from gpuledger.server.endpoints.live_fit import LiveFit
@@ -22,18 +23,28 @@ class LiveAnswers:
         replica: LedgerReplica,
         validating: ValidatingWebhook,
         waiting: Answer | None,
+        offered: OfferedCards | None,
     ) -> None:
         """Decide by this webhook, and try cards by the follower of the replica.
 
-        `waiting` returns the waiting pods where this replica has them; None without a cluster.
+        `waiting` returns the waiting pods where this replica has them, and `offered` has the cards
+        in ResourceSlices; both are None without a cluster.
         """
         self.waiting = LiveWaiting(replica.questions, waiting)
 
         def position() -> int:
             return replica.writer.head.position if replica.writer is not None else 0
 
+        def offers() -> dict[str, list[str]]:
+            nodes = replica.state.nodes
+            return offered.announced(nodes, settings.cluster) if offered is not None else {}
+
         self.fit = LiveFit(
-            validating, settings, follower=lambda: replica.follower, position=position
+            validating,
+            settings,
+            follower=lambda: replica.follower,
+            position=position,
+            offers=offers,
         )
         self._settings, self._validating = settings, validating
 

@@ -7,7 +7,7 @@ cards, so a large cluster delays no review. YAML is read in a thread that pauses
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -76,10 +76,14 @@ class LiveFit:
         *,
         follower: Callable[[], FollowerSupervisor | None],
         position: Callable[[], int],
+        offers: Callable[[], Mapping[str, Sequence[str]]] = dict,
     ) -> None:
-        """Decide by this webhook, with the deadline of reviews."""
+        """Decide by this webhook, with the deadline of reviews.
+
+        `offers` returns the uuids of the cards in ResourceSlices, by node.
+        """
         self._validating, self._settings, self._follower = validating, settings, follower
-        self._position = position
+        self._position, self._offers = position, offers
         self._fitting: Counter[str] = Counter()
         self._reading = asyncio.Lock()
 
@@ -114,6 +118,7 @@ class LiveFit:
             requests,
             within=where if question.restricted else "",
             nodes_max=question.nodes_max,
+            offered=self._offers(),
             position=self._position(),
             seconds=_left(until),
         )

@@ -7,7 +7,7 @@ question is answered in a thread, about a copy.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -34,7 +34,7 @@ class CardQuestion(msgspec.Struct, frozen=True):
     """A question of the service, to be answered within `seconds` as of a `position` or later.
 
     Each report names at most `nodes_max` nodes; with `within`, it is restricted to the namespace of
-    this local name.
+    this local name. `offered` are the uuids of the cards in ResourceSlices, by node.
     """
 
     number: int
@@ -43,6 +43,7 @@ class CardQuestion(msgspec.Struct, frozen=True):
     nodes_max: int
     position: int
     seconds: float
+    offered: Mapping[str, Sequence[str]] = {}
 
 
 class CardAnswer(msgspec.Struct, frozen=True):
@@ -112,6 +113,8 @@ class CardAnswers:
                 )
             await asyncio.sleep(POLL_SECONDS)
         frozen = self._loaded(self._folded.state).frozen_copy()
+        for node, uuids in question.offered.items():
+            frozen.set_offered(node, frozenset(uuids))
         return frozen.position, await asyncio.to_thread(self._tried, frozen, question, until)
 
     def _loaded(self, state: State) -> ClusterInventory:

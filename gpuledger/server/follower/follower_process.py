@@ -71,7 +71,7 @@ GATHERED_EVENTS: Final = 500
 FILE_SECONDS: Final = 2.0
 """Interval of checking that the projection's file is still the opened one."""
 
-QUESTION_BYTES_MAX: Final = 1024 * 1024
+QUESTION_BYTES_MAX: Final = 4 * 1024 * 1024
 """Longest line that the service sends."""
 
 _log: Final = structlog.get_logger("gpuledger.server.follower")

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -62,13 +62,14 @@ class FollowerSupervisor:
         *,
         within: str,
         nodes_max: int,
+        offered: Mapping[str, Sequence[str]],
         position: int,
         seconds: float,
     ) -> CardAnswer:
         """Ask where pods fit; see `CardQuestion`. Raises FollowerUnavailable and TimeoutError."""
         number = next(self._numbers)
         line = msgspec.json.encode(
-            CardQuestion(number, requests, within, nodes_max, position, seconds)
+            CardQuestion(number, requests, within, nodes_max, position, seconds, offered)
         )
         if len(line) >= QUESTION_BYTES_MAX:
             raise FollowerUnavailable(

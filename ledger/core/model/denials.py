@@ -55,6 +55,7 @@ class Reason(StrEnum):
     CARD_NOT_FOUND = "CardNotFound"
     CARD_NOT_HEALTHY = "CardNotHealthy"
     CARD_CORDONED = "CardCordoned"
+    CARD_OFFERED_BY_DRA = "CardOfferedByDRA"
     CARD_TYPE_MISMATCH = "CardTypeMismatch"
     NUMA_NOT_FIT = "NumaNotFit"
     CARD_UUID_MISMATCH = "CardUuidMismatch"

@@ -34,3 +34,6 @@ DEVICES_MAX: Final = 256
 
 RECORDED_SINCE: Final = 5
 """The record schema that brought devices. Decisions leave them out of an older log."""
+
+CLAIM_PART: Final = "resourceclaims/"
+"""Begins the name of a placement's part that is a resource claim; no container has such a name."""

@@ -40,6 +40,7 @@ class DeviceSupply:
         self._interned: dict[DeviceShape, DeviceShape] = {}
         self._uses: Counter[DeviceShape] = Counter()
         self._uuids: dict[str, Counter[str]] = {}
+        self._changed_nodes: dict[str, None] = {}
         self._devices: dict[str, tuple[int, tuple[SupplyDevice, ...]]] = {}
 
     def take_slice(self, taken: ResourceSlice) -> None:
@@ -124,6 +125,11 @@ class DeviceSupply:
         """Return the uuids of the cards of a node's devices, also those of incomplete pools."""
         return frozenset(self._uuids.get(node, ()))
 
+    def take_changed_nodes(self) -> Sequence[str]:
+        """Return the nodes whose uuids may have changed since the last call, empty for no node."""
+        changed, self._changed_nodes = tuple(self._changed_nodes), {}
+        return changed
+
     def _put(self, pool: SlicePool, driver: str, name: str, stored: StoredSlice | None) -> None:
         self.version += 1
         if stored is not None:
@@ -162,6 +168,7 @@ class DeviceSupply:
             if device.uuid:
                 uuids = self._uuids.setdefault(device.node, Counter())
                 uuids[device.uuid] += by
+                self._changed_nodes[device.node] = None
                 if not uuids[device.uuid]:
                     del uuids[device.uuid]
                 if not uuids:

@@ -107,9 +107,10 @@ class ClaimStore:
 
         No device counts above `card_memory_max` MiB.
         """
-        is_listed = self.slices.listed.is_set()
+        is_listed, set_offered = self.slices.listed.is_set(), self.slices.set_offered
         self._mapping, self._world = mapping, None
         self.slices = SliceFeed(DeviceSupply(mapping, card_memory_max=card_memory_max))
+        self.slices.set_offered = set_offered
         if is_listed:
             self.slices.listed.set()
 

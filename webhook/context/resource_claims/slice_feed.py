@@ -1,6 +1,7 @@
 """Slice feed: the supply of devices, kept up to date by the watch of ResourceSlices."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed
@@ -24,11 +25,23 @@ def kept_slice(seen: Workload) -> KeptSlice:
         return seen.metadata, None
 
 
+SetOffered = Callable[[str, frozenset[str]], None]
+"""Receives the name of a node, empty for devices of several nodes, and the uuids of its cards."""
+
+
+def _ignore_offered(_: str, __: frozenset[str]) -> None:
+    """Ignore the cards."""
+
+
 class SliceFeed:
-    """Feeds a supply. `listed` is set once all slices were listed, or they are not served."""
+    """Feeds a supply. `listed` is set once all slices were listed, or they are not served.
+
+    `set_offered` receives the cards that slices have, after each change of a node's.
+    """
 
     def __init__(self, supply: DeviceSupply) -> None:
         self.supply: Final = supply
+        self.set_offered: SetOffered = _ignore_offered
         self.listed: Final = asyncio.Event()
         self.problem = NOT_LISTED
         """Why the supply is not current, empty if it is."""
@@ -40,6 +53,7 @@ class SliceFeed:
             self.problem = "" if change.absent else change.reason
             if change.absent:
                 self._relist([])
+                self._pass_on()
                 self.listed.set()
             return
         self.problem = ""
@@ -47,7 +61,12 @@ class SliceFeed:
             self._relist(change.objects)
         elif isinstance(change, Changed):
             self._change(change.object, deleted=change.deleted)
+        self._pass_on()
         self.listed.set()
+
+    def _pass_on(self) -> None:
+        for node in self.supply.take_changed_nodes():
+            self.set_offered(node, self.supply.uuids(node))
 
     def _relist(self, slices: list[KeptSlice]) -> None:
         read = [item for _, item in slices if item is not None]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx2
@@ -89,11 +89,14 @@ class Follower:
         *,
         within: str,
         nodes_max: int,
+        offered: Mapping[str, Sequence[str]],
         position: int,
         seconds: float,
     ) -> CardAnswer:
         await self.gate.wait()
-        asked = msgspec.json.encode(CardQuestion(1, requests, within, nodes_max, position, seconds))
+        asked = msgspec.json.encode(
+            CardQuestion(1, requests, within, nodes_max, position, seconds, offered)
+        )
         answer = await self.cards.answer(msgspec.json.decode(asked, type=CardQuestion))
         if answer.problem:
             raise FollowerUnavailable(answer.problem)
@@ -321,4 +324,4 @@ async def test_a_defect_of_the_trial_is_answered_and_the_next_fit_works(
 async def test_without_a_follower_the_remedy_is_named(app: Any) -> None:
     follower = Follower()
     with pytest.raises(FollowerUnavailable, match="try again"):
-        await follower.ask([], within="", nodes_max=1, position=0, seconds=1.0)
+        await follower.ask([], within="", nodes_max=1, offered={}, position=0, seconds=1.0)

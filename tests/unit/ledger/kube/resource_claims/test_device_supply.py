@@ -177,6 +177,7 @@ def test_removed_slices_leave_nothing_behind() -> None:
     for number in range(50):
         made.take_slice(resource_slice(whole_card("w", f"{number}Gi"), node="n1"))
     made.relist([])
+    assert set(made.take_changed_nodes()) == {"n0", "n1", "n2"}
     empty = vars(DeviceSupply(mapping())) | {"_mapping": 0, "version": 0, "shapes_version": 0}
     left = vars(made) | {"_mapping": 0, "version": 0, "shapes_version": 0}
     assert left == empty
