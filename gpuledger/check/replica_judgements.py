@@ -142,7 +142,15 @@ def judge_settlement(facts: InstallFacts, log: InstallFinding) -> InstallFinding
             " wait ten seconds; then look for owner_changed in the log of the service",
         )
     holds = int(sum(replica.metric("holds_open") for replica in settling))
-    return passed(SETTLEMENT, f"{_named(settling)} settles, {holds} holds are open")
+    text = f"{_named(settling)} settles, {holds} holds are open"
+    unused = int(sum(replica.metric("resource_claims_unused") for replica in settling))
+    if unused:
+        return warned(
+            SETTLEMENT,
+            f"{text}; unused resource claims that take room of quotas for a day: {unused}",
+            "/readyz of the service names them: delete those that were left behind",
+        )
+    return passed(SETTLEMENT, text)
 
 
 def judge_projection(facts: InstallFacts, log: InstallFinding) -> InstallFinding:

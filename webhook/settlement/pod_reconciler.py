@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from ledger.core.model import amounts
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name, qualified
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
@@ -24,6 +25,7 @@ from webhook.settlement.observation_commands import (
 from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_observation import POD_KEYS, observe_counted_pod, observe_ended_pod
 from webhook.settlement.resource_claims.pod_claims import PodClaims
+from webhook.settlement.resource_claims.seen_claims import has_own_claims
 from webhook.settlement.root_lookup import (
     LIST_READ_SECONDS,
     RECOUNT_READ_SECONDS,
@@ -108,7 +110,10 @@ class PodReconciler:
         while True:
             pod = await self._claims.next_due()
             with self._session.failures.taking(PODS, pod.metadata.full_name()):
-                await self._send(await self._see(pod))
+                seen = await self._observe(pod)
+                if self._claims.is_newest(pod) and not seen.cause:
+                    self._gates.note(pod, seen)
+                    await self._send(seen)
 
     async def recheck(self, pods: list[Pod]) -> None:
         """Queue the commands about listed pods whose charge has changed with their root.
@@ -155,7 +160,28 @@ class PodReconciler:
             return ended
         seen = observe_counted_pod(pod, session.name, session.context.rules)
         seen = await self._root_lookup.of_pod(seen, pod.metadata, deadline)
-        seen = self._claims.charged(pod, seen)
+        if has_own_claims(pod):
+            return await self._observe_claims(pod, seen.root)
+        return with_promised_demand(session.view.state, seen)
+
+    async def _observe_claims(self, pod: Pod, root: str) -> ObservedObject:
+        """Return the observation of a pod for which claims are made, as they are now.
+
+        Before it raises a charge, the state has to be as new as the log: another replica may have
+        reserved for one of the claims at the claim's own key.
+        """
+        seen = self._with_claims(pod, root)
+        entry = self._session.entry(seen.namespace, seen.key)
+        charge = entry.charge if entry is not None else {}
+        if not seen.gated and not amounts.covers(charge, seen.demand):
+            await self._session.catch_up()
+            seen = self._with_claims(pod, root)
+        return seen
+
+    def _with_claims(self, pod: Pod, root: str) -> ObservedObject:
+        session = self._session
+        seen = observe_counted_pod(pod, session.name, session.context.rules)
+        seen = self._claims.charged(pod, msgspec.structs.replace(seen, root=root))
         return with_promised_demand(session.view.state, seen)
 
     async def _see(

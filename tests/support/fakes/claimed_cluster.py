@@ -137,6 +137,13 @@ async def reserve_key(world: World, key: str, uid: str, demand: Amounts | None =
     assert isinstance(await world.writer.submit(command), Accepted)
 
 
+async def reviewed_pod(world: World, name: str = "p") -> Object:
+    """Write a pod with a claim, for which its review has reserved the bound."""
+    uid = f"uid-of-{name}"
+    await reserve_key(world, f"pods/{name}", uid)
+    return make_pod(world, name, uid=uid)
+
+
 def claim_entry(world: World, name: str) -> Entry | None:
     """Return the ledger's entry at the key of a claim."""
     return world.root(f"{CLAIMS.name}/{name}")

@@ -24,6 +24,7 @@ from webhook.settlement.resource_claims.extended_resources import (
 from webhook.settlement.resource_claims.seen_claims import (
     has_own_claims,
     names_claim,
+    owning_pod,
 )
 from webhook.settlement.resource_claims.settled_claim_source import ClaimSource
 
@@ -46,7 +47,7 @@ class PodClaims:
 
     def own(self, claim: ResourceClaim) -> bool:
         """Return whether a claim belongs to a pod that counts."""
-        owner = claim.metadata.controller()
+        owner = owning_pod(claim)
         pod = self._pods.get(owner.uid) if owner is not None else None
         return pod is not None and names_claim(pod, claim)
 
@@ -69,6 +70,10 @@ class PodClaims:
             self._pods[seen.uid] = pod
         elif self._pods.pop(seen.uid, None) is not None:
             self.ended[seen.uid] = None
+
+    def is_newest(self, pod: Pod) -> bool:
+        """Return whether a pod counts and no later version of it was noted."""
+        return self._pods.get(pod.metadata.uid) is pod
 
     def observe_again(self, pod: str) -> None:
         """Have the pod of this uid observed again, because one of its claims has changed."""
@@ -107,8 +112,6 @@ class PodClaims:
 
         While no list has shown the claims, the devices are unknown and their amounts stay.
         """
-        if not has_own_claims(pod):
-            return seen
         if not self._claims.listed:
             return self._as_recorded(seen)
         demand = with_served(

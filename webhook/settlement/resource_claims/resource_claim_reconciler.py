@@ -90,8 +90,10 @@ class ResourceClaimReconciler:
             else:
                 await self._recount(change)
             self._absent = False
-        elif isinstance(change, Changed):
-            await self._take(change.object, deleted=change.deleted)
+        else:
+            self.claims.listed = True  # an empty list before was a real one
+            if isinstance(change, Changed):
+                await self._take(change.object, deleted=change.deleted)
 
     def follow(self, event: AnyEvent) -> None:
         """Take note of an event: it may move a claim from its pod to its own key, or back."""

@@ -73,10 +73,8 @@ def extended_name(pod: Pod) -> str:
 
 
 def names_claim(pod: Pod, claim: ResourceClaim) -> bool:
-    """Return whether a claim belongs to a pod."""
-    owner, name = owning_pod(claim), claim.metadata.name
-    if owner is None or owner.uid != pod.metadata.uid:
-        return False
+    """Return whether the status of a pod names a claim, which is in the same namespace."""
     if claim.metadata.namespace != pod.metadata.namespace:
         return False
+    name = claim.metadata.name
     return name == extended_name(pod) or any(made == name for _, made in generated_names(pod))

@@ -255,6 +255,12 @@ def test_report_of_a_replica_fails_its_check(change: dict[str, Any], failing: st
     assert [name for name, outcome in seen.items() if outcome == "failed"] == [failing]
 
 
+def test_unused_resource_claims_are_a_warning() -> None:
+    unused = replica(metrics={"resource_claims_unused": 2.0})
+    assert outcomes(replicas=[unused]) == {"settlement": str(CheckOutcome.WARNING)}
+    assert "for a day: 2" in judged(replicas=[unused])["settlement"].observation
+
+
 @pytest.mark.parametrize(
     ("change", "warning"),
     [

@@ -1,12 +1,13 @@
 """Claims that are made for pods: their pods are charged, and settled to what was allocated."""
 
 import asyncio
+from contextlib import aclosing
 
+from support.fakes.apiserver import quota_body
 from support.fakes.claimed_cluster import (
     BOUND,
     GIVEN,
     allocate,
-    charge_of,
     claim_entry,
     deallocate,
     devices_of,
@@ -16,35 +17,26 @@ from support.fakes.claimed_cluster import (
     make_template,
     pod_charge,
     reserve_key,
+    reviewed_pod,
     serve_claims,
     show_claim,
 )
 from support.harness.settlement import full_world, settling
 
-from ledger.core.model.commands import End, Observe
+from ledger.core.model.commands import Observe
 from ledger.core.model.events import Cause
-from ledger.kube.api.api_resources import CLAIMS
+from ledger.kube.api.api_resources import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    DEVICE_CLASSES,
+    RESOURCE_SLICES,
+)
 from ledger.kube.api.pod_gates import GATE
-
-
-def commands_about(world, key: str) -> list:
-    return [
-        command
-        for command in world.asked
-        if isinstance(command, Observe | End) and command.key == key
-    ]
 
 
 def pods_are_listed(world) -> bool:
     active = world.settlement._active
     return active is not None and "pods" not in active.informers.waiting
-
-
-async def reviewed_pod(world, name: str = "p"):
-    """Write a pod as its review reserves for it."""
-    uid = f"uid-of-{name}"
-    await reserve_key(world, f"pods/{name}", uid)
-    return make_pod(world, name, uid=uid)
 
 
 async def test_pod_is_settled_to_the_allocation_and_back_to_the_bound():
@@ -130,92 +122,6 @@ async def test_writes_that_change_no_charge_send_no_command():
                 world.server.update("pods", "red", "p", status={"phase": "Running"})
             await asyncio.sleep(8)
             assert world.asked[before:] == []
-
-
-async def test_claim_waits_for_the_pod_that_names_it_later():
-    async with full_world(settle_seconds=4) as world:
-        serve_claims(world)
-        make_template(world)
-        async with settling(world):
-            await world.synced()
-            pod = await reviewed_pod(world)
-            make_claim(world, "p-g-x", pod)
-            allocate(world, "p-g-x")
-            await asyncio.sleep(3)
-            show_claim(world, "p", "p-g-x")
-            await world.until(lambda: pod_charge(world, "p") == GIVEN)
-            await asyncio.sleep(12)
-            assert claim_entry(world, "p-g-x") is None
-            assert commands_about(world, f"{CLAIMS.name}/p-g-x") == []
-
-
-async def test_claim_is_charged_alone_when_no_pod_names_it_in_time():
-    async with full_world(settle_seconds=4) as world:
-        serve_claims(world)
-        make_template(world)
-        async with settling(world):
-            await world.synced()
-            pod = await reviewed_pod(world)
-            generated(world, pod)
-            forged = make_claim(world, "forged", pod)
-            await asyncio.sleep(3)
-            assert claim_entry(world, "forged") is None
-            assert world.settlement.unnamed_claims == 1
-            await world.until(lambda: charge_of(claim_entry(world, "forged")) == BOUND)
-            assert claim_entry(world, "forged").committed.uid == forged["metadata"]["uid"]
-            assert pod_charge(world, "p") == BOUND
-            assert world.drift == {Cause.UNRESERVED: 1}
-            assert world.settlement.unnamed_claims == 0
-            assert world.counted["resource_claims_alone_total",] == 1
-
-
-async def test_claim_is_charged_alone_when_another_pod_names_it():
-    async with full_world(settle_seconds=4) as world:
-        serve_claims(world)
-        make_template(world)
-        async with settling(world):
-            await world.synced()
-            owner, other = await reviewed_pod(world, "owner"), await reviewed_pod(world, "other")
-            assert other["metadata"]["uid"] != owner["metadata"]["uid"]
-            make_claim(world, "c", owner)
-            show_claim(world, "other", "c")
-            await asyncio.sleep(4)
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == BOUND)
-
-
-async def test_claim_of_an_ended_pod_is_charged_alone_while_it_exists():
-    async with full_world(settle_seconds=4) as world:
-        serve_claims(world)
-        make_template(world)
-        async with settling(world):
-            await world.synced()
-            claim = generated(world, await reviewed_pod(world))
-            allocate(world, claim)
-            await world.until(lambda: pod_charge(world, "p") == GIVEN)
-            world.server.update("pods", "red", "p", status={"phase": "Succeeded"})
-            await world.until(lambda: world.entry("p") is None)
-            await asyncio.sleep(4)
-            await world.until(lambda: charge_of(claim_entry(world, claim)) == GIVEN)
-            world.server.delete(CLAIMS.name, "red", claim)
-            await world.until(lambda: claim_entry(world, claim) is None)
-
-
-async def test_claim_with_a_reservation_of_its_own_is_not_charged_with_its_pod():
-    async with full_world(settle_seconds=4) as world:
-        serve_claims(world)
-        make_template(world)
-        async with settling(world):
-            await world.synced()
-            pod = await reviewed_pod(world)
-            await reserve_key(world, f"{CLAIMS.name}/p-g-x", "claim-uid")
-            make_claim(world, "p-g-x", pod, uid="claim-uid")
-            show_claim(world, "p", "p-g-x")
-            await world.until(lambda: charge_of(claim_entry(world, "p-g-x")) == BOUND)
-            allocate(world, "p-g-x")
-            await world.until(lambda: charge_of(claim_entry(world, "p-g-x")) == GIVEN)
-            await world.until(lambda: pod_charge(world, "p") == {})
-            assert devices_of(world.entry("p")) == []
-            assert not world.drift
 
 
 async def test_template_after_its_pods_raises_no_charge_until_claims_exist():
@@ -317,3 +223,117 @@ async def test_pod_is_charged_once_for_extended_resources():
             assert claim_entry(world, "p-ext") is None
             deallocate(world, "p-ext")
             await world.until(lambda: pod_charge(world, "p") == whole)
+
+
+async def test_allocation_counts_when_it_comes_while_owners_are_read():
+    async with full_world(settle_seconds=4) as world:
+        serve_claims(world)
+        make_template(world)
+        async with settling(world):
+            await world.synced()
+            pod = await reviewed_pod(world)
+            claim = generated(world, pod)
+            await world.until(lambda: pod_charge(world, "p") == BOUND)
+            honest, read = world.cluster.get_object, asyncio.Event()
+
+            async def slow(*where):
+                await read.wait()
+                return await honest(*where)
+
+            world.cluster.get_object = slow
+            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r"}
+            owners = [{**owner, "controller": True}]
+            world.server.update("pods", "red", "p", metadata={"ownerReferences": owners})
+            await asyncio.sleep(0.5)
+            allocate(world, claim)
+            await asyncio.sleep(0.5)
+            read.set()
+            await world.until(lambda: pod_charge(world, "p") == GIVEN)
+            await asyncio.sleep(3)
+            assert pod_charge(world, "p") == GIVEN
+
+
+async def test_late_observation_does_not_bring_back_a_deleted_pod():
+    async with full_world(settle_seconds=4) as world:
+        serve_claims(world)
+        make_template(world)
+        async with settling(world):
+            await world.synced()
+            world.server.create(
+                "resourcequotas", "red", quota_body("q", **{"limits.nvidia.com/gpu": "0"})
+            )
+            await world.until(lambda: world.limits("q") is not None)
+            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r"}
+            pod = make_pod(world, "p", schedulingGates=[{"name": GATE}])
+            owners = [{**owner, "controller": True}]
+            world.server.update("pods", "red", "p", metadata={"ownerReferences": owners})
+            await asyncio.sleep(1)
+            assert world.settlement.waiting == 1
+            honest, read = world.cluster.get_object, asyncio.Event()
+            show_claim(world, "p", "p-g-x")
+            await asyncio.sleep(1)
+
+            async def slow(*where):
+                await read.wait()
+                return await honest(*where)
+
+            world.cluster.get_object = slow
+            make_claim(world, "p-g-x", pod)
+            await asyncio.sleep(0.5)
+            world.server.delete("pods", "red", "p")
+            await asyncio.sleep(0.5)
+            assert world.settlement.waiting == 0
+            read.set()
+            await asyncio.sleep(3)
+            assert world.settlement.waiting == 0
+
+
+async def test_devices_are_recorded_when_the_allocation_takes_the_bound():
+    async with full_world(settle_seconds=4) as world:
+        serve_claims(world)
+        make_template(world)
+        async with settling(world):
+            await world.synced()
+            claim = generated(world, await reviewed_pod(world))
+            await world.until(lambda: pod_charge(world, "p") == BOUND)
+            allocate(world, claim, memory="8Gi")
+            await world.until(lambda: devices_of(world.entry("p")) == [(claim, "gpu-0")])
+            assert pod_charge(world, "p") == BOUND
+
+
+async def test_claims_are_listed_after_supply_and_before_pods(monkeypatch):
+    async with full_world() as world:
+        serve_claims(world)
+        listed, honest, watch = [], world.server.list, world.cluster.watch_filtered
+
+        async def slow(resource, keep):
+            await asyncio.sleep(1 if resource == CLAIMS else 0)
+            async with aclosing(watch(resource, keep)) as changes:
+                async for change in changes:
+                    yield change
+
+        def noted(kind, namespace=""):
+            listed.append(kind)
+            return honest(kind, namespace)
+
+        monkeypatch.setattr(world.server, "list", noted)
+        monkeypatch.setattr(world.cluster, "watch_filtered", slow)
+        async with settling(world):
+            await world.synced()
+        of = listed.index
+        supply = (CLAIM_TEMPLATES.name, DEVICE_CLASSES.name, RESOURCE_SLICES.name)
+        assert all(of(kind) < of(CLAIMS.name) < of("pods") for kind in supply)
+        assert all(of(kind) < of("deployments.apps") for kind in supply)
+
+
+async def test_passive_replica_forgets_the_claims():
+    async with full_world() as world:
+        serve_claims(world)
+        make_template(world)
+        async with settling(world):
+            await world.synced()
+            pod = await reviewed_pod(world)
+            generated(world, pod)
+            await world.until(lambda: pod_charge(world, "p") == BOUND)
+            assert world.context.resource_claims.generated("uid-of-p", "g") is not None
+        assert world.context.resource_claims.generated("uid-of-p", "g") is None
