@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from extender.settlement.allocated_devices.device_shares import is_of_claims
 from ledger.core.model import events
-from ledger.core.model.cards import Card, Part, Parts, Phase, Placement, Share
+from ledger.core.model.cards import Card, Part, Parts, Phase, Placement, Share, uuids
 from ledger.core.model.state import State
 from ledger.kube.requests.device_requests import (
     ANY,
@@ -49,8 +50,9 @@ class Arrival(msgspec.Struct):
 class ArrivalRecorder:
     """The arrivals of one cluster from a state on, and every card that was ever there.
 
-    A card counts as usable all the time if it ever was. `unbound` counts the pods that were placed
-    and then not bound, which do not count as arrivals.
+    A card counts as usable all the time if it ever was, and one that was allocated for a resource
+    claim as not usable, because the extender leaves it out. `unbound` counts the pods that were
+    placed and then not bound, which do not count as arrivals, and neither do allocations.
     """
 
     def __init__(self, cluster: str, state: State) -> None:
@@ -60,6 +62,7 @@ class ArrivalRecorder:
         self._prefix = f"{cluster}/"
         self._ended: list[Arrival] = []
         self._open: dict[Place, Arrival] = {}
+        self._allocated: set[tuple[str, str]] = set()
         for name, node in state.nodes.items():
             self._announce(name, (*node.cards, *node.lost))
         for name, placed_at in state.residents.items():
@@ -81,8 +84,11 @@ class ArrivalRecorder:
     def _announce(self, name: str, cards: Iterable[Card]) -> None:
         if not name.startswith(self._prefix):
             return
-        known = self.fleet.setdefault(name.removeprefix(self._prefix), {})
+        node = name.removeprefix(self._prefix)
+        known = self.fleet.setdefault(node, {})
         for card in cards:
+            if (node, card.uuid) in self._allocated:
+                continue
             before = known.get(card.uuid)
             usable = card.healthy and not card.cordoned
             if before is None or usable or not before.healthy or before.cordoned:
@@ -90,8 +96,20 @@ class ArrivalRecorder:
 
     def _begin(self, place: Place, placed: Placement) -> None:
         node = placed.node.removeprefix(self._prefix)
+        if is_of_claims(placed.parts):
+            self._open.pop(place, None)
+            self._allocate(node, uuids(placed.parts))
+            return
         initialised = 0 if placed.initialised else FOREVER
         self._open[place] = Arrival(place, placed.uid, node, placed.parts, placed.time, initialised)
+
+    def _allocate(self, node: str, cards: Iterable[str]) -> None:
+        """Leave cards of a node out that kube-scheduler allocates."""
+        known = self.fleet.get(node, {})
+        for uuid in cards:
+            self._allocated.add((node, uuid))
+            if uuid in known:
+                known[uuid] = msgspec.structs.replace(known[uuid], cordoned=True)
 
     def _registered(self, event: events.CardsRegistered, _: State, __: int) -> None:
         self._announce(event.node, event.cards)

@@ -21,6 +21,7 @@ from extender.analysis.fit_after_eviction import fits_after
 from extender.fit.inventory_fit import InventoryFit
 from extender.inventory.card_arrays import Booleans
 from extender.scheduler_api.scheduling_request import SchedulingRequest
+from ledger.core.evolve.envelope_charges import PODS
 from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.model.cards import Placement
 from ledger.core.model.qualified_names import local_name
@@ -118,7 +119,8 @@ def evictions_on(
     fit: InventoryFit, request: SchedulingRequest, node: str, there: Residents
 ) -> list[EvictedPod]:
     """Return pods of a node that leave enough room for another one; empty if none suffice."""
-    ordered = sorted(there, key=lambda place: (_memory(there[place]), place))[:TRIED_MAX]
+    pods = [place for place in there if place[1].startswith(PODS)]  # a claim cannot be evicted
+    ordered = sorted(pods, key=lambda place: (_memory(there[place]), place))[:TRIED_MAX]
     return [
         EvictedPod(local_name(namespace), key.partition("/")[2], _memory(there[namespace, key]))
         for namespace, key in _leaving(fit, request, node, there, ordered)

@@ -58,6 +58,11 @@ class CardFit:
 
     def fit(self, wanted: PodCardRequest) -> PodFit:
         """Return the fit of a pod. Raises what `pause` raises."""
+        fit = self._fit_of_cards(wanted)
+        return structs.replace(fit, fits=fit.fits and not wanted.claims, claims=wanted.claims)
+
+    def _fit_of_cards(self, wanted: PodCardRequest) -> PodFit:
+        """Return the fit of a pod without its resource claims."""
         if not wanted.devices.wants_cards():
             return PodFit(wanted.pod, True, [], [])
         # Explicit, so that a change can also be about a policy of the settings.

@@ -17,6 +17,10 @@ REASONS_MAX: Final = 20
 """Most reasons in a summary, the most frequent first."""
 
 
+CLAIMS_NAMED_MAX: Final = 4
+"""Resource claims of a pod that a sentence names."""
+
+
 class CardPart(msgspec.Struct, frozen=True):
     """A card that a container would have: MiB and percent of it."""
 
@@ -54,7 +58,9 @@ class PodFit(msgspec.Struct, frozen=True):
     would help.
 
     It fits on `fitting` of `total` nodes with announced cards. `nodes` are the first of them, the
-    best ones first. `reasons` count the nodes on which it does not fit.
+    best ones first. `reasons` count the nodes on which it does not fit. `claims` are the names of
+    its resource claims: kube-scheduler's allocator chooses their devices, which is not tried, so
+    that a pod with claims is not reported to fit.
     """
 
     pod: str
@@ -64,6 +70,19 @@ class PodFit(msgspec.Struct, frozen=True):
     fitting: int = 0
     total: int = 0
     reasons: list[ReasonCount] = []
+    claims: tuple[str, ...] = ()
+
+    def untried(self) -> str:
+        """Return the sentence about resource claims, empty for a pod without any."""
+        if not self.claims:
+            return ""
+        named = ", ".join(self.claims[:CLAIMS_NAMED_MAX])
+        more = len(self.claims) - CLAIMS_NAMED_MAX
+        return (
+            f"kube-scheduler's allocator chooses the devices of its resource claims ({named}"
+            + (f" and {more} more" if more > 0 else "")
+            + "), which this does not try; only quotas and cards without claims were tried"
+        )
 
 
 class FitReport(msgspec.Struct, frozen=True):

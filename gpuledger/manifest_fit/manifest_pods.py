@@ -26,10 +26,14 @@ class InvalidCardRequest(Exception):
 
 
 class PodCardRequest(msgspec.Struct, frozen=True):
-    """The cards that a pod of a manifest requests; `pod` is its name or its template's field."""
+    """The cards that a pod of a manifest requests; `pod` is its name or its template's field.
+
+    `claims` are the names of its resource claims, whose devices kube-scheduler chooses.
+    """
 
     pod: str
     devices: PodDeviceRequest
+    claims: tuple[str, ...] = ()
 
 
 class _Manifest(msgspec.Struct, rename="camel"):
@@ -50,7 +54,9 @@ def card_requests(
         devices = device_request_of(pod, rules)
         if isinstance(devices, Denial):
             raise InvalidCardRequest(devices)
-        requests.append(PodCardRequest(name, devices.among(annotation_keys.VENDOR_ANNOTATIONS)))
+        devices = devices.among(annotation_keys.VENDOR_ANNOTATIONS)
+        claims = tuple(named.name for named in pod.spec.resource_claims or ())
+        requests.append(PodCardRequest(name, devices, claims))
     return requests
 
 

@@ -150,9 +150,10 @@ async def fit(
     If it fits on no node, the command lists remedies: the fewest pods to evict, and single changes
     of its request. It ignores priorities and disruption budgets of those pods. With --cards, each
     line is a card: its free amounts in MiB, percent and containers, and the amount that is SHORT.
-    Exits with 4 if the pod fits on no node or a quota denies it.
+    Devices of resource claims are not tried, because kube-scheduler's allocator chooses them.
+    Exits with 4 if the pod fits on no node or a quota denies it, and with 1 if it may fit and has
+    resource claims.
     """
-    from gpuledger.cli.exit_codes import CommandError, Exit
     from gpuledger.reading.query_source import ledger_queries
 
     async with ledger_queries(loaded, of_store=_OF_STORE) as queries:
@@ -161,10 +162,26 @@ async def fit(
         show_object(report, output)
     else:
         _show(report, output, cards=cards)
+    _require_fit(report)
+
+
+def _require_fit(report: "FitReport") -> None:
+    """Raise CommandError unless a manifest fits."""
+    from gpuledger.cli.exit_codes import CommandError, Exit
+
     if not report.allowed:
         raise CommandError(Exit.DENIED, "a quota would deny it; nothing was changed")
+    if not report.fits and all(pod.fits or _may_fit(pod) for pod in report.pods):
+        raise CommandError(
+            Exit.FAILED, "it has resource claims, whose devices are not tried; nothing was changed"
+        )
     if not report.fits:
         raise CommandError(Exit.DENIED, "it fits on no node; nothing was changed")
+
+
+def _may_fit(pod: "PodFit") -> bool:
+    """Return whether only the resource claims of a pod are undecided."""
+    return bool(pod.claims) and (pod.fitting > 0 or not pod.total)
 
 
 def _show(report: "FitReport", output: Format, *, cards: bool) -> None:
@@ -178,6 +195,10 @@ def _show(report: "FitReport", output: Format, *, cards: bool) -> None:
 
 
 def _show_pod(pod: "PodFit", output: Format, *, cards: bool, restricted: bool) -> None:
+    if pod.claims:
+        typer.echo(f"{pod.untried()}.", err=True)
+        if not pod.total:
+            return
     if restricted:
         typer.echo(f"It fits on {pod.fitting} of {pod.total} nodes with cards.", err=True)
         for entry in pod.reasons:

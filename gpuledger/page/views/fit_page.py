@@ -37,11 +37,12 @@ class FitProblem(msgspec.Struct, frozen=True):
 
 
 class PodAnswer(msgspec.Struct, frozen=True):
-    """A pod of the manifest; `more` nodes are not shown."""
+    """A pod of the manifest; `more` nodes are not shown. `untried` is about its resource claims."""
 
     fit: PodFit
     nodes: list[NodeFit]
     more: int
+    untried: str
 
 
 class WouldItFit(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +56,7 @@ class WouldItFit(msgspec.Struct, frozen=True, kw_only=True):
     report: FitReport | None = None
     pods: list[PodAnswer] = []
     shortages: tuple[Shortage, ...] = ()
+    untried: bool = False
 
 
 async def would_it_fit(request: PageRequest) -> WouldItFit:
@@ -106,13 +108,17 @@ async def _answered(request: PageRequest, page: WouldItFit) -> WouldItFit:
         own_holders=own_holders,
     )
     return msgspec.structs.replace(
-        page, report=report, pods=[_pod(fit) for fit in report.pods], shortages=shortages
+        page,
+        report=report,
+        pods=[_pod(fit) for fit in report.pods],
+        shortages=shortages,
+        untried=any(fit.claims for fit in report.pods),
     )
 
 
 def _pod(fit: PodFit) -> PodAnswer:
     shown = fit.nodes[:NODES_SHOWN]
-    return PodAnswer(fit, shown, max(0, fit.total - len(shown)))
+    return PodAnswer(fit, shown, max(0, fit.total - len(shown)), fit.untried())
 
 
 async def _problem(error: PageError, manifest: str) -> FitProblem:

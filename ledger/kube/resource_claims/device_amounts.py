@@ -15,6 +15,7 @@ from ledger.core.model.amounts import Amounts
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.quantities import MEBIBYTE
 from ledger.kube.resource_claims.consumed_capacity import UNIT, up
+from ledger.kube.resource_claims.device_classes import DriverMapping
 from ledger.kube.resource_claims.device_shapes import DeviceShape
 from ledger.kube.vendors.vendors import Vendor
 
@@ -31,7 +32,7 @@ class DeviceAmounts(msgspec.Struct, frozen=True, gc=False):
 def amounts_of_device(
     shape: DeviceShape,
     consumed: Mapping[str, int] | None,
-    vendor: Vendor,
+    driver: DriverMapping,
     rules: DemandRules,
     *,
     memory_max: int,
@@ -40,7 +41,8 @@ def amounts_of_device(
 
     `consumed` is in billionths, by capacity. No memory counts above `memory_max` MiB.
     """
-    capacity = shape.memory
+    vendor = rules.by_name[driver.vendor]
+    capacity = shape.first(driver.memory)
     memory: int | None = None
     # Drivers announce 0 for memory that they cannot read.
     if capacity is not None and capacity.value:
@@ -48,11 +50,16 @@ def amounts_of_device(
         memory = min(up(used, UNIT * MEBIBYTE), memory_max)
     if memory is None:
         memory = size_of_card(vendor, rules, types_of(shape.product, rules))
-    return DeviceAmounts(memory, _cores(shape, consumed, vendor))
+    return DeviceAmounts(memory, _cores(shape, consumed, driver, vendor))
 
 
-def _cores(shape: DeviceShape, consumed: Mapping[str, int] | None, vendor: Vendor) -> int:
-    capacity = shape.cores
+def _cores(
+    shape: DeviceShape,
+    consumed: Mapping[str, int] | None,
+    driver: DriverMapping,
+    vendor: Vendor,
+) -> int:
+    capacity = shape.first(driver.cores)
     if capacity is None or not capacity.value:
         return vendor.whole_cores if consumed is None else vendor.default_cores
     used = capacity.value if consumed is None else consumed.get(capacity.name, capacity.value)

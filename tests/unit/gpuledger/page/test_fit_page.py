@@ -61,7 +61,7 @@ class Fits(FakeSource):
         card = CardVerdict(0, EVIL, EVIL, 1_000, 50, 3, "CardInsufficientMemory", 2_048, False)
         nodes = [NodeFit(f"{EVIL}{n}", False, 0, EVIL, [], [card], []) for n in range(25)]
         change = FitSuggestion("evict", 0, 0, [EVIL], f"evict {EVIL} from {EVIL}")
-        pod = PodFit(EVIL, False, nodes, [change], 0, 40, [ReasonCount(EVIL, 40)])
+        pod = PodFit(EVIL, False, nodes, [change], 0, 40, [ReasonCount(EVIL, 40)], (EVIL,))
         return FitReport(3, "red", False, False, f"no room {EVIL}", [pod], restricted)
 
 

@@ -227,3 +227,36 @@ async def test_what_makes_no_pods_is_refused_by_its_file(
 async def test_invalid_request_is_reported_with_its_field(fit: Fitting) -> None:
     with pytest.raises(CommandError, match="scheduler-policy"):
         await fit(pod({"hami.io/gpu-scheduler-policy": "best"}, gpu=1, memory=1))
+
+
+def with_claims(manifest: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return a pod that names resource claims."""
+    claims = [{"name": name, "resourceClaimName": f"of-{name}"} for name in names]
+    return {**manifest, "spec": {**manifest["spec"], "resourceClaims": claims}}
+
+
+async def test_pod_of_resource_claims_is_not_reported_to_fit(fit: Fitting) -> None:
+    """kube-scheduler's allocator chooses the devices, and no card of the ledger is tried."""
+    report = await fit(with_claims(pod(), "a", "b"))
+    assert not report.fits
+    [untried] = report.pods
+    assert (untried.claims, untried.fits, untried.total) == (("a", "b"), False, 0)
+    assert "resource claims (a, b), which this does not try" in untried.untried()
+
+
+async def test_cards_beside_resource_claims_are_tried(fit: Fitting) -> None:
+    report = await fit(with_claims(pod(gpu=1, memory=2_000), "a"))
+    [tried] = report.pods
+    assert not report.fits
+    assert (tried.fits, tried.fitting, tried.total) == (False, 2, 2)
+
+
+async def test_pod_without_resource_claims_has_no_sentence_about_them(fit: Fitting) -> None:
+    report = await fit(pod(gpu=1, memory=2_000))
+    assert report.fits
+    assert report.pods[0].untried() == ""
+
+
+async def test_sentence_names_four_claims_and_counts_the_others(fit: Fitting) -> None:
+    report = await fit(with_claims(pod(), *"abcdef"))
+    assert "(a, b, c, d and 2 more)" in report.pods[0].untried()

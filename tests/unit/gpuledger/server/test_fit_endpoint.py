@@ -325,3 +325,31 @@ async def test_without_a_follower_the_remedy_is_named(app: Any) -> None:
     follower = Follower()
     with pytest.raises(FollowerUnavailable, match="try again"):
         await follower.ask([], within="", nodes_max=1, offered={}, position=0, seconds=1.0)
+
+
+async def test_cards_of_slices_are_left_out_by_the_follower(follower: Follower) -> None:
+    """The question has the cards that are announced and in a slice."""
+    requests = [PodCardRequest("p", PodDeviceRequest((_ONE_CARD,)))]
+    every = [card.uuid for node in follower.folded.state.nodes.values() for card in node.cards]
+    offered = {name.partition("/")[2]: every for name in follower.folded.state.nodes}
+    for given, fits in (({}, True), (offered, False), ({}, True)):
+        answer = await follower.ask(
+            requests, within="", nodes_max=9, offered=given, position=0, seconds=5.0
+        )
+        assert answer.pods[0].fits == fits
+    assert (
+        "CardOfferedByDRA"
+        in (
+            await follower.ask(
+                requests, within="", nodes_max=9, offered=offered, position=0, seconds=5.0
+            )
+        )
+        .pods[0]
+        .reasons[0]
+        .reason
+    )
+
+
+_ONE_CARD = ContainerDeviceRequests(
+    "main", Phase.APP, (DeviceRequest("nvidia", 1, 1_000, 0, 0, exclusive=False),)
+)
