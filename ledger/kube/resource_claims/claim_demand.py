@@ -6,6 +6,7 @@ alternatives, the component-wise largest counts, because one of them is chosen.
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -47,6 +48,12 @@ REMEMBERED_MAX: Final = 4_096
 
 BASES_MAX: Final = 3
 """Requests that the basis describes."""
+
+NAMED_MAX: Final = 8
+"""Warnings, and unmapped classes, that a bound names.
+
+A claim may have 256 alternatives with names of 253 characters, and many bounds are kept.
+"""
 
 ALL: Final = "All"
 """The allocation mode that takes all devices of a node."""
@@ -129,8 +136,8 @@ class _Reading:
         assumed = tuple(name for name in amounts if name in self.assumed)
         return ClaimBound(
             Demand(amounts, self.unknown_field, self.unknown, assumed),
-            tuple(self.warnings),
-            tuple(self.unmapped),
+            tuple(islice(self.warnings, NAMED_MAX)),
+            tuple(islice(self.unmapped, NAMED_MAX)),
             self.admin,
             "; ".join(bases),
         )

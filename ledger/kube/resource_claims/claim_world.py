@@ -23,7 +23,7 @@ from ledger.kube.vendors.vendors import Vendor
 class ClaimBound(msgspec.Struct, frozen=True):
     """The most that a claim could consume.
 
-    `unmapped` are the classes that may select GPUs and are not mapped; their requests are not
+    `unmapped` are the first classes that may select GPUs and are not mapped. Their requests are not
     counted. With `admin`, a request is for administration and not counted. `basis` describes the
     devices that were considered. `warnings` are sentences for the user, without a full stop.
     """

@@ -247,6 +247,13 @@ def test_classes_decide_what_is_charged() -> None:
     assert "the vendor amd, which are not charged" in other.warnings[0]
 
 
+def test_a_bound_of_many_long_names_stays_small() -> None:
+    forms = [[asking(f"{place}{number}" + "x" * 250) for place in range(8)] for number in range(32)]
+    result = bound(*forms)
+    assert len(result.unmapped) == len(result.warnings) == claim_demand.NAMED_MAX
+    assert len(str(result)) < 8_000
+
+
 def test_names_of_missing_classes_are_not_kept() -> None:
     made = world(N1)
     for number in range(50):
