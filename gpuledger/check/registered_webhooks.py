@@ -27,6 +27,8 @@ REQUIRED: Final = frozenset(
         "pods.validate",
         "claims.validate",
         "ephemeralcontainers.validate",
+        "resourceclaims.validate",
+        "resourceclaimtemplates.validate",
         "definitions.validate",
     )
 )
