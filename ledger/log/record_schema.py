@@ -22,7 +22,7 @@ resource claims gave to objects, and two causes.
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Final
+from typing import Final, get_args, get_type_hints
 
 import msgspec
 
@@ -60,14 +60,24 @@ def to_seal(last: int) -> int:
 def must_fit(events: Iterable[msgspec.Struct], schema: int) -> None:
     """Raise NewerContent if an event has content that is newer than a schema."""
     newer = {name for name, brought in SINCE.items() if brought > schema}
-    if not newer:
-        return
-    for name in _content(tuple(events)):
+    kinds = {name.partition(".")[0] for name in newer}
+    changed = tuple(event for event in events if not kinds.isdisjoint(_structs(type(event))))
+    for name in _content(changed):
         if name in newer:
             raise NewerContent(
                 f"{name} needs schema {SINCE[name]}, the log has {schema}: raise it by"
                 " `gpuledger log raise-schema` when all replicas are upgraded"
             )
+
+
+@cache
+def _structs(annotation: object) -> frozenset[str]:
+    """Return the names of all structs that a value of a type may be or hold."""
+    names = frozenset[str]().union(*map(_structs, get_args(annotation)))
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        held = map(_structs, get_type_hints(annotation).values())
+        return names.union({annotation.__name__}, *held)
+    return names
 
 
 @cache

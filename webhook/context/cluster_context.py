@@ -132,6 +132,7 @@ class ClusterContext:
             *(self.informers.problems() if self.informers is not None else ()),
             *self.policies.problems(),
             *self._doubts(),
+            *self.resource_claims.slices.supply.doubts(),
             *self.owner_chains.unrecognized_controllers.problems(),
             *self.refused_hami_accounts.problems(),
         ]

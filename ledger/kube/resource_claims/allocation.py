@@ -98,13 +98,14 @@ def _used(
     world: ClaimWorld,
 ) -> DeviceAmounts:
     """Return the amounts of an allocated device."""
-    if world.vendor(driver) is None:
+    vendor = world.vendor(driver)
+    if vendor is None:
         return DeviceAmounts(0, 0)
     consumed = _consumed(result)
     if known is None:
         return _unseen(consumed, form, driver, world)
     most = world.supply.card_memory_max
-    return amounts_of_device(known.shape, consumed, driver, world.rules, memory_max=most)
+    return amounts_of_device(known.shape, consumed, vendor, world.rules, memory_max=most)
 
 
 def _consumed(result: AllocatedResult) -> dict[str, int] | None:

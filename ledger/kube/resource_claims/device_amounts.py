@@ -15,7 +15,6 @@ from ledger.core.model.amounts import Amounts
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.quantities import MEBIBYTE
 from ledger.kube.resource_claims.consumed_capacity import UNIT, up
-from ledger.kube.resource_claims.device_classes import DriverMapping
 from ledger.kube.resource_claims.device_shapes import DeviceShape
 from ledger.kube.vendors.vendors import Vendor
 
@@ -32,7 +31,7 @@ class DeviceAmounts(msgspec.Struct, frozen=True, gc=False):
 def amounts_of_device(
     shape: DeviceShape,
     consumed: Mapping[str, int] | None,
-    driver: DriverMapping,
+    vendor: Vendor,
     rules: DemandRules,
     *,
     memory_max: int,
@@ -41,8 +40,7 @@ def amounts_of_device(
 
     `consumed` is in billionths, by capacity. No memory counts above `memory_max` MiB.
     """
-    vendor = rules.by_name[driver.vendor]
-    capacity = shape.first(driver.memory)
+    capacity = shape.memory
     memory: int | None = None
     # Drivers announce 0 for memory that they cannot read.
     if capacity is not None and capacity.value:
@@ -50,16 +48,11 @@ def amounts_of_device(
         memory = min(up(used, UNIT * MEBIBYTE), memory_max)
     if memory is None:
         memory = size_of_card(vendor, rules, types_of(shape.product, rules))
-    return DeviceAmounts(memory, _cores(shape, consumed, driver, vendor))
+    return DeviceAmounts(memory, _cores(shape, consumed, vendor))
 
 
-def _cores(
-    shape: DeviceShape,
-    consumed: Mapping[str, int] | None,
-    driver: DriverMapping,
-    vendor: Vendor,
-) -> int:
-    capacity = shape.first(driver.cores)
+def _cores(shape: DeviceShape, consumed: Mapping[str, int] | None, vendor: Vendor) -> int:
+    capacity = shape.cores
     if capacity is None or not capacity.value:
         return vendor.whole_cores if consumed is None else vendor.default_cores
     used = capacity.value if consumed is None else consumed.get(capacity.name, capacity.value)

@@ -5,7 +5,7 @@ not on that of devices.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,6 +14,9 @@ from ledger.kube.resource_claims.consumed_capacity import CapacityRule, capacity
 from ledger.kube.resource_claims.device_classes import DriverMapping
 from ledger.kube.resource_claims.dra_objects import SliceDevice
 from ledger.kube.resource_claims.selector_conditions import DeviceCondition
+
+Value = TypeVar("Value")
+Default = TypeVar("Default")
 
 KINDS: Final = ("type", "profile")
 """Attributes that divide the devices of a driver, besides the product: card, part of a card, …"""
@@ -27,7 +30,8 @@ class DeviceShape(msgspec.Struct, frozen=True, cache_hash=True):
 
     `product` is the name of the type of card, empty if unknown. `attributes` are the product and
     `KINDS`, by name without the driver's domain. `shared` is true if a device allows several
-    allocations. `capacities` are sorted by name, without the driver's domain.
+    allocations. `capacities` are sorted by name, without the driver's domain. `memory` and `cores`
+    are those of them that are charged.
     """
 
     driver: str
@@ -35,15 +39,8 @@ class DeviceShape(msgspec.Struct, frozen=True, cache_hash=True):
     shared: bool = False
     attributes: tuple[tuple[str, str], ...] = ()
     capacities: tuple[CapacityRule, ...] = ()
-
-    def first(self, names: Iterable[str]) -> CapacityRule | None:
-        """Return the first capacity with one of the names, None if the device has none of them."""
-        for name in names:
-            wanted = plain(name, self.driver)
-            for rule in self.capacities:
-                if rule.name == wanted:
-                    return rule
-        return None
+    memory: CapacityRule | None = None
+    cores: CapacityRule | None = None
 
     def meets(self, condition: DeviceCondition) -> bool:
         """Return whether a device of this shape may meet a condition of selectors."""
@@ -51,7 +48,7 @@ class DeviceShape(msgspec.Struct, frozen=True, cache_hash=True):
             return False
         if condition.shared is not None and self.shared != condition.shared:
             return False
-        return all(
+        return not condition.attributes or all(
             self._may_have(plain(f"{domain}/{name}", self.driver), value)
             for domain, name, value in condition.attributes
         )
@@ -76,7 +73,7 @@ def shape_of(device: SliceDevice, mapping: DriverMapping) -> tuple[DeviceShape, 
     """
     driver = mapping.driver
     attributes = _texts(device, driver)
-    product = _first(attributes, mapping.product, driver)
+    product = _first(attributes, mapping.product, driver, "")
     names = (*KINDS, *(plain(name, driver) for name in mapping.product))
     kept = {name: attributes[name] for name in names if name in attributes}
     rules: dict[str, CapacityRule] = {}
@@ -92,8 +89,10 @@ def shape_of(device: SliceDevice, mapping: DriverMapping) -> tuple[DeviceShape, 
         bool(device.allow_multiple_allocations),
         tuple(sorted(kept.items())),
         tuple(rules[name] for name in sorted(rules)),
+        _first(rules, mapping.memory, driver, None),
+        _first(rules, mapping.cores, driver, None),
     )
-    return shape, _first(attributes, mapping.uuid, driver)
+    return shape, _first(attributes, mapping.uuid, driver, "")
 
 
 def _texts(device: SliceDevice, driver: str) -> dict[str, str]:
@@ -104,5 +103,11 @@ def _texts(device: SliceDevice, driver: str) -> dict[str, str]:
     }
 
 
-def _first(texts: Mapping[str, str], names: Iterable[str], driver: str) -> str:
-    return next((texts[name] for name in (plain(n, driver) for n in names) if name in texts), "")
+def _first(
+    values: Mapping[str, Value], names: Iterable[str], driver: str, default: Default
+) -> Value | Default:
+    """Return the value of the first name that a device has."""
+    for name in names:
+        if plain(name, driver) in values:
+            return values[plain(name, driver)]
+    return default

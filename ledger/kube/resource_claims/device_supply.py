@@ -9,11 +9,13 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from ledger.kube.requests.confirmed_card_sizes import CARD_MEMORY_MAX
+from ledger.kube.requests.confirmed_card_sizes import CARD_MEMORY_MAX, DOUBTS_MAX
+from ledger.kube.requests.quantities import MEBIBYTE
+from ledger.kube.resource_claims.consumed_capacity import UNIT
 from ledger.kube.resource_claims.device_classes import ClassMapping, DriverMapping
 from ledger.kube.resource_claims.device_shapes import DeviceShape, shape_of
 from ledger.kube.resource_claims.dra_objects import RESULTS_MAX, ResourceSlice
-from ledger.kube.resource_claims.shape_counts import ShapeCounts
+from ledger.kube.resource_claims.shape_counts import SHAPES_MAX, ShapeCounts
 from ledger.kube.resource_claims.slice_pools import SlicePool, StoredSlice, SupplyDevice
 
 SLICE_DEVICES_MAX: Final = 128
@@ -129,6 +131,24 @@ class DeviceSupply:
         """Return the nodes whose uuids may have changed since the last call, empty for no node."""
         changed, self._changed_nodes = tuple(self._changed_nodes), {}
         return changed
+
+    def doubts(self) -> list[str]:
+        """Return sentences about devices that count less than their slices announce."""
+        most = self.card_memory_max * MEBIBYTE * UNIT
+        doubts: list[str] = []
+        for driver, counts in sorted(self._counts.items()):
+            doubts += (
+                f"a slice of {driver} on {node or 'several nodes'} announces a device of more than"
+                f" {self.card_memory_max} MiB, which card_memory_max forbids: no device is charged"
+                " more"
+                for node, _ in islice(counts.beyond(most), DOUBTS_MAX)
+            )
+            if counts.number > SHAPES_MAX:
+                doubts.append(
+                    f"the slices of {driver} announce {counts.number} kinds of devices: the bounds"
+                    f" of claims consider the {SHAPES_MAX} that most nodes have"
+                )
+        return doubts[:DOUBTS_MAX]
 
     def _put(self, pool: SlicePool, driver: str, name: str, stored: StoredSlice | None) -> None:
         self.version += 1

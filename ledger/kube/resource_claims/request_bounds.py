@@ -48,6 +48,7 @@ def device_bound(
 ) -> DeviceBound:
     """Return the bound of one device; the vendor of the driver is one of the world's rules."""
     supply, rules = world.supply, world.rules
+    vendor = rules.by_name[driver.vendor]
     largest = max(supply.card_memory_max, _asked_memory(asked, driver) or 0)
     candidates = []
     memory = cores = 0
@@ -60,7 +61,7 @@ def device_bound(
         if consumed is None:
             continue
         used = consumed if shape.shared else None
-        amounts = amounts_of_device(shape, used, driver, rules, memory_max=largest)
+        amounts = amounts_of_device(shape, used, vendor, rules, memory_max=largest)
         memory, cores = max(memory, amounts.memory or 0), max(cores, amounts.cores)
         unknown = unknown or amounts.memory is None
         own = types_of(shape.product, rules)

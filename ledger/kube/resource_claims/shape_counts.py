@@ -6,7 +6,7 @@ all nodes.
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from ledger.kube.resource_claims.device_shapes import DeviceShape
@@ -63,6 +63,17 @@ class ShapeCounts:
                 shapes = tuple(heapq.nlargest(SHAPES_MAX, shapes, key=self._weight))
             self._considered = shapes
         return self._considered
+
+    @property
+    def number(self) -> int:
+        """Return the number of shapes, those that are not considered included."""
+        return len(self._spread)
+
+    def beyond(self, memory: int) -> Iterator[tuple[str, DeviceShape]]:
+        """Yield the shapes with more billionths of memory than that, each with one of its nodes."""
+        for shape in self._spread:
+            if shape.memory is not None and shape.memory.value > memory:
+                yield next(node for node, has in self._nodes.items() if shape in has), shape
 
     def most(self, shapes: Collection[DeviceShape]) -> int:
         """Return the largest number of devices of these shapes that one node may use."""

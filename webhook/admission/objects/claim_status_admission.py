@@ -125,6 +125,7 @@ class ClaimStatusAdmission:
             uid=pod.metadata.uid,
             demand=promised_demand(self._context.view.state, where, demand.amounts, demand.assumed),
             traits=recorded_traits(pod, rules.labels),
+            asker=Asker(PODS.kind),
         )
         return msgspec.structs.replace(reserve, root=self._context.recorded_root(reserve) or "")
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
+from support.claims.device_supplies import resource_slice, whole_card
 from support.fakes.owner_cluster import (
     CRONJOBS,
     DEPLOYMENTS,
@@ -110,6 +111,14 @@ async def test_a_discovery_that_fails_is_a_problem_until_it_works(
         assert context.problems() == ["discovery: the API server is down"]
         cluster.failing = None
         await until(lambda: context.problems() == [])
+
+
+async def test_a_slice_beyond_the_largest_card_is_a_problem() -> None:
+    async with followed(OwnerCluster()) as context:
+        huge = resource_slice(whole_card("w", "1Ei"), node="bad")
+        context.resource_claims.slices.supply.take_slice(huge)
+        expected = "a slice of gpu.example.com on bad announces a device of more than 294912 MiB"
+        assert any(problem.startswith(expected) for problem in context.problems())
 
 
 async def test_policies_and_labels_of_namespaces_are_followed() -> None:

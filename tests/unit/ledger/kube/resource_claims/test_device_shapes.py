@@ -34,7 +34,7 @@ def test_names_with_and_without_the_domain_are_the_same() -> None:
     full = device("d", {f"{DRIVER}/memory": {"value": "1"}}, **strings)
     assert shape_of(plain, MAPPING) == shape_of(full, MAPPING)
     other = device("d", {"other.com/memory": {"value": "1"}})
-    assert shape_of(other, MAPPING)[0].first(["memory"]) is None
+    assert shape_of(other, MAPPING)[0].memory is None
 
 
 def test_the_first_of_several_names_counts() -> None:
@@ -42,10 +42,10 @@ def test_the_first_of_several_names_counts() -> None:
         driver=DRIVER, vendor="nvidia", uuid=("parentUUID", "uuid"), memory=("memory", "bar")
     )
     made, uuid = shape_of(device("d", {"bar": {"value": "1"}}, uuid="u", parentUUID="p"), mapping)
-    rule = made.first(mapping.memory)
     assert uuid == "p"
-    assert rule is not None
-    assert rule.name == "bar"
+    assert made.memory is not None
+    assert made.memory.name == "bar"
+    assert made.cores is None
 
 
 def test_a_capacity_with_an_invalid_quantity_is_left_out() -> None:

@@ -13,7 +13,7 @@ from support.claims.device_supplies import (
     whole_card,
 )
 
-from ledger.kube.resource_claims import shape_counts
+from ledger.kube.resource_claims import device_supply, shape_counts
 from ledger.kube.resource_claims.device_supply import SLICE_DEVICES_MAX, DeviceSupply
 from ledger.kube.resource_claims.dra_objects import RESULTS_MAX, ResourceSlice
 
@@ -143,8 +143,9 @@ def test_a_slice_with_too_many_devices_is_cut() -> None:
 def test_shapes_of_many_nodes_are_kept_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shape_counts, "SHAPES_MAX", 3)
-    odd = [whole_card(f"x{number}", f"{number + 500}Gi") for number in range(9)]
+    for module in (shape_counts, device_supply):
+        monkeypatch.setattr(module, "SHAPES_MAX", 3)
+    odd = [whole_card(f"x{number}", f"{number + 10}Gi") for number in range(9)]
     made = supply(
         *(resource_slice(A, node=f"n{number}") for number in range(3)),
         resource_slice(*odd, node="odd"),
@@ -152,6 +153,19 @@ def test_shapes_of_many_nodes_are_kept_when_there_are_too_many(
     shapes = made.shapes(DRIVER)
     assert len(shapes) == 3
     assert made.devices(DRIVER)[0].shape in shapes
+    assert any("announce 10 kinds of devices" in doubt for doubt in made.doubts())
+
+
+def test_devices_beyond_the_largest_card_are_reported() -> None:
+    made = supply(resource_slice(A, B, node="n1"))
+    assert made.doubts() == []
+    for number in range(5):
+        made.take_slice(resource_slice(whole_card("w", f"{number + 289}Gi"), node=f"bad{number}"))
+    doubts = made.doubts()
+    assert len(doubts) == 3
+    assert all("bad" in doubt and "294912 MiB" in doubt for doubt in doubts)
+    made.take_slice(resource_slice(whole_card("w", "288Gi"), node="bad0"))
+    assert not any("bad0" in doubt for doubt in made.doubts())
 
 
 def test_the_most_devices_of_a_node_include_those_of_all_nodes() -> None:
