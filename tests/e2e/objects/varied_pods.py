@@ -25,6 +25,22 @@ _STATUSES: Final = [
     {"name": "waits", "state": {"waiting": {"reason": "ImagePullBackOff"}}, "restartCount": 3},
     {"name": "unknown"},
 ]
+_CLAIMS: Final = [
+    {"name": "own", "resourceClaimName": "shared"},
+    {"name": "made", "resourceClaimTemplateName": "small"},
+    {"name": "none", "resourceClaimTemplateName": "optional"},
+]
+_CLAIM_STATUSES: Final = [{"name": "made", "resourceClaimName": "bound-made-x1"}, {"name": "none"}]
+_EXTENDED: Final = {
+    "resourceClaimName": "bound-extended-resources-x1",
+    "requestMappings": [
+        {
+            "containerName": "main",
+            "resourceName": CARDS,
+            "requestName": "container-0-request-0",
+        }
+    ],
+}
 
 
 async def make(cluster: Cluster, namespace: str) -> None:
@@ -50,7 +66,11 @@ async def make(cluster: Cluster, namespace: str) -> None:
     for phase in ("Running", "Succeeded"):
         status = {"phase": phase, "startTime": "2026-01-02T03:04:05Z", "qosClass": "Burstable"}
         lists = {"containerStatuses": _STATUSES, "initContainerStatuses": _STATUSES[:2]}
-        await _patch(cluster, f"{pods}/bound/status", "status", **status, **lists)
+        claims = {
+            "resourceClaimStatuses": _CLAIM_STATUSES,
+            "extendedResourceClaimStatus": _EXTENDED,
+        }
+        await _patch(cluster, f"{pods}/bound/status", "status", **status, **lists, **claims)
     await cluster.must("DELETE", f"{pods}/leaving", {"gracePeriodSeconds": 3})
     await cluster.must("DELETE", f"{pods}/gone", {"gracePeriodSeconds": 0})
 
@@ -93,7 +113,12 @@ def _manifests(owners: list[Manifest]) -> list[Manifest]:
     plain = _container("main", securityContext={"runAsNonRoot": True})
     return [
         _pod("plain", plain),
-        _pod("bound", worker, metadata={"labels": {"a": "", "b": "x"}, "ownerReferences": owners}),
+        _pod(
+            "bound",
+            worker,
+            metadata={"labels": {"a": "", "b": "x"}, "ownerReferences": owners},
+            resourceClaims=_CLAIMS,
+        ),
         _pod("", plain, metadata={"generateName": "made-"}),
         _pod("leaving", plain, metadata={"finalizers": ["example.org/stay"]}),
         _pod("gone", plain),
