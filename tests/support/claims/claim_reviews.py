@@ -75,7 +75,7 @@ def claim_template(name: str = "small", gi: int = 8, **more: Any) -> Manifest:
 
 def resource_claim(name: str, spec: Manifest | None = None, **metadata: Any) -> Manifest:
     """Return a claim as it would be persisted."""
-    head = _head(CLAIMS, name, namespace="team", **metadata)
+    head = _head(CLAIMS, name, **{"namespace": "team", **metadata})
     return {**head, "spec": spec or claim_spec(), "status": {}}
 
 

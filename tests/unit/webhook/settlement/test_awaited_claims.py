@@ -1,0 +1,139 @@
+"""Settlement never raises a charge for claims that do not exist, and keeps what is not known."""
+
+import msgspec
+import pytest
+from support.claims.claim_reviews import (
+    GI,
+    ClaimTeam,
+    claim_template,
+    claiming_pod,
+    generated,
+    read,
+)
+from support.fakes.owner_cluster import CATALOG, DEPLOYMENTS, Manifest, manifest
+
+from ledger.core.model.amounts import Amounts
+from ledger.core.model.commands import Reserve
+from ledger.core.model.events import Cause
+from ledger.kube.api.cluster_ports import Interrupted
+from ledger.kube.api.objects import Pod, Workload
+from ledger.kube.api.pod_gates import GATE
+from webhook.settlement.observation_commands import ObservedObject, with_promised_demand
+from webhook.settlement.pod_observation import observe_counted_pod
+from webhook.settlement.workloads.charging_modes import ChargingMode
+from webhook.settlement.workloads.workload_observation import observe_workload
+
+MEMORY = "nvidia.com/gpumem"
+ROOT = "deployments.apps/web"
+[DEPLOYMENT] = [kind for kind in CATALOG if kind.name == DEPLOYMENTS.name]
+
+
+def charge(team: ClaimTeam, key: str, uid: str, gi: int) -> None:
+    team.ledger.apply(Reserve("east/team", key, uid, {MEMORY: gi * GI}))
+
+
+def seen_pod(team: ClaimTeam, pod: Manifest | None = None) -> ObservedObject:
+    body = pod or claiming_pod()
+    body["metadata"]["resourceVersion"] = "7"
+    seen = observe_counted_pod(msgspec.convert(body, Pod), "east", team.context.rules)
+    return with_promised_demand(team.ledger.state, seen)
+
+
+def seen_root(team: ClaimTeam, replicas: int = 3, *, template_uid: str = "") -> ObservedObject:
+    body = manifest(DEPLOYMENTS, "web", replicas=replicas)
+    template = body["spec"]["template"]
+    template["metadata"]["uid"] = template_uid
+    template["spec"]["containers"] = [{"name": "main"}]
+    template["spec"]["resourceClaims"] = claiming_pod()["spec"]["resourceClaims"]
+    workload = msgspec.convert(body, Workload)
+    mode = ChargingMode(surge="opportunistic", elastic_max=False, pods_only=False)
+    observed = observe_workload(DEPLOYMENT, workload, "east", team.context.rules, mode)
+    return with_promised_demand(team.ledger.state, observed.seen)
+
+
+def mib(demand: Amounts) -> int:
+    return demand.get(MEMORY, 0)
+
+
+def test_pod_keeps_its_charge_when_a_template_is_made_larger() -> None:
+    team = ClaimTeam()
+    charge(team, "pods/p", "u-p", 8)
+    team.list_templates(claim_template(gi=80))
+    assert mib(seen_pod(team).demand) == 8 * GI
+
+
+def test_pod_is_charged_less_when_a_template_is_made_smaller() -> None:
+    team = ClaimTeam()
+    charge(team, "pods/p", "u-p", 8)
+    team.list_templates(claim_template(gi=2))
+    assert mib(seen_pod(team).demand) == 2 * GI
+
+
+def test_pod_without_a_charge_is_not_charged_for_a_later_template() -> None:
+    team = ClaimTeam()
+    assert seen_pod(team).demand == {}
+    charge(team, "pods/p", "u-other", 80)
+    assert seen_pod(team).demand == {}
+
+
+def test_pod_is_charged_for_an_existing_claim_without_a_review() -> None:
+    team = ClaimTeam()
+    team.store.note_claim(read(generated(claiming_pod(), gi=40)))
+    assert mib(seen_pod(team).demand) == 40 * GI
+
+
+def test_gated_pod_asks_for_all_of_its_claims() -> None:
+    team = ClaimTeam()
+    seen = seen_pod(team, claiming_pod(gate=GATE))
+    assert (seen.gated, mib(seen.demand)) == (True, 8 * GI)
+
+
+def test_pod_keeps_its_charge_and_traits_while_templates_are_not_listed() -> None:
+    team = ClaimTeam()
+    charge(team, "pods/p", "u-p", 8)
+    expected = seen_pod(team)
+    team.list_templates()
+    team.store.templates.take(Interrupted("forbidden"))
+    kept = seen_pod(team)
+    assert (mib(kept.demand), kept.traits) == (8 * GI, expected.traits)
+
+
+def test_root_keeps_its_charge_when_a_template_is_made_larger() -> None:
+    team = ClaimTeam()
+    charge(team, ROOT, "u-web", 24)
+    team.list_templates(claim_template(gi=80))
+    assert mib(seen_root(team).demand) == 24 * GI
+    assert mib(seen_root(team, 9).demand) == 24 * GI
+
+
+def test_root_without_a_charge_is_not_charged_for_a_later_template() -> None:
+    team = ClaimTeam()
+    assert seen_root(team).demand == {}
+
+
+def test_root_keeps_its_charge_while_templates_are_not_listed() -> None:
+    """Else each root would be released whenever a service starts."""
+    team = ClaimTeam()
+    charge(team, ROOT, "u-web", 24)
+    team.list_templates()
+    assert seen_root(team).cause == Cause.MOVED
+    team.store.templates.take(Interrupted("forbidden"))
+    seen = seen_root(team)
+    assert (seen.cause, mib(seen.demand)) == ("", 24 * GI)
+
+
+@pytest.mark.parametrize("gi", [10**6, 4 * 10**8])
+def test_root_is_not_released_for_a_template_beyond_all_amounts(gi: int) -> None:
+    team = ClaimTeam()
+    charge(team, ROOT, "u-web", 24)
+    team.list_templates(claim_template(gi=gi))
+    seen = seen_root(team, 10**6)
+    assert (seen.problem, seen.cause, mib(seen.demand)) == ("", "", 24 * GI)
+
+
+def test_template_cannot_name_the_pod_whose_claims_count() -> None:
+    """A tenant writes the uid of a pod with a small claim into a template's metadata."""
+    team = ClaimTeam()
+    charge(team, ROOT, "u-web", 24)
+    team.store.note_claim(read(generated(claiming_pod(), gi=1)))
+    assert mib(seen_root(team, template_uid="u-p").demand) == 24 * GI
