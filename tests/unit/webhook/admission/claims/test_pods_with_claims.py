@@ -345,6 +345,7 @@ async def test_removed_gate_reserves_the_claims_that_are_read() -> None:
     team.ledger.limit(memory=50 * GI)
     assert (await team.update(opened, pod))["allowed"]
     assert team.reserved() == {"pods/p": 40 * GI}
+    assert [name for _, name in team.cluster.asked].count("p-g-x1") == 1  # then it is remembered
     team.store.drop_claim("u-p-g-x1")
     team.cluster.failing = ClusterUnavailable("down")
     assert reasons(await team.update(opened, pod)) == ["ClaimUndecided"]
@@ -373,8 +374,8 @@ async def test_pod_enters_a_quota_with_what_it_was_admitted_for() -> None:
     team = ClaimTeam()
     assert (await team.create(claiming_pod()))["allowed"]
     gold = (Requirement("tier", "In", ("gold",)),)
-    team.ledger.limit(selects=gold, memory=8 * GI)
-    team.list_templates(claim_template(gi=80))
+    team.ledger.limit(selects=gold, memory=8 * GI, cards=1)
+    team.list_templates(claim_template(gi=80, count=2))
     new = claiming_pod()
     new["metadata"]["labels"] = {"tier": "gold"}
     assert (await team.update(new, claiming_pod()))["allowed"]

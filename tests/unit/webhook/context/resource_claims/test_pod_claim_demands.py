@@ -129,6 +129,8 @@ def test_named_and_extended_claims_add_nothing_to_the_amounts() -> None:
     [device] = team.store.devices_of_pod(_pod(stored(pod)))
     assert device.claim == "p-ext"
     assert team.store.extended("u-p") == read(extended)
+    team.observe("resourceclaims.resource.k8s.io/p-ext", "u-p-ext", memory=GI)
+    assert team.store.devices_of_pod(_pod(stored(pod))) == ()
 
 
 def test_dropped_claim_and_list_are_followed() -> None:
