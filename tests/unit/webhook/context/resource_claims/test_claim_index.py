@@ -1,5 +1,7 @@
 """The index of claims follows the watch, and keeps reviewed claims for a moment."""
 
+from typing import Any
+
 import pytest
 from support.claims.claim_reviews import EXTENDED, claiming_pod, generated, read, resource_claim
 
@@ -31,7 +33,7 @@ def index(clock: Clock) -> ClaimIndex:
     return ClaimIndex(clock)
 
 
-def claim(name: str, **changed: object) -> ResourceClaim:
+def claim(name: str, **changed: Any) -> ResourceClaim:
     return read(generated(POD, named=name, **changed))
 
 
@@ -77,9 +79,9 @@ def test_claim_of_a_reused_name_stays_when_the_old_one_is_dropped(index: ClaimIn
     index.note(claim("a"))
     index.note(claim("a", uid="u-new"))
     index.drop("u-a")
-    found = index.of_name("team", "a")
-    assert found is not None
-    assert found.metadata.uid == "u-new"
+    known = index.of_name("team", "a")
+    assert known is not None
+    assert known.metadata.uid == "u-new"
 
 
 def test_list_replaces_all_claims_but_those_reviewed(index: ClaimIndex) -> None:

@@ -106,9 +106,9 @@ def test_forged_claim_with_its_own_charge_does_not_hide_the_generated_one() -> N
     team.observe("resourceclaims.resource.k8s.io/forged", "u-forged", memory=GI)
     team.store.note_claim(read(generated(claiming_pod())))
     assert amounts(team, stored(claiming_pod())) == (8 * GI, 0)
-    found = team.store.generated("u-p", "g")
-    assert found is not None
-    assert found.metadata.name == "p-g-x1"
+    claim = team.store.generated("u-p", "g")
+    assert claim is not None
+    assert claim.metadata.name == "p-g-x1"
 
 
 def test_claim_of_another_namespace_or_pod_does_not_count() -> None:
