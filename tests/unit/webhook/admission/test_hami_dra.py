@@ -18,7 +18,10 @@ from support.fakes.owner_cluster import Manifest
 
 DRIVER: Final = "hami-core-gpu.project-hami.io"
 WRITER: Final = "system:serviceaccount:hami-dra-system:hami-dra-webhook"
-CORES: Final = {"default": "10", "validRange": {"min": "1", "step": "1"}}
+CORES: Final = {
+    "value": "100",
+    "requestPolicy": {"default": "10", "validRange": {"min": "1", "step": "1"}},
+}
 CLAIM: Final = "team-p-main"
 KEY: Final = f"resourceclaims.resource.k8s.io/{CLAIM}"
 
