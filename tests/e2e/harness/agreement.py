@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from support.oracles import cluster_oracle
@@ -18,6 +18,7 @@ from tests.e2e.objects.team import QUOTA, SETTLED_SECONDS, Team
 REGION: Final = "eu-west"
 PRODUCT: Final = "/apis/gpuledger.io/v1alpha1"
 ROWS: Final = "5000"
+CLAIM_KEY: Final = "resourceclaims.resource.k8s.io/"
 
 BUILTIN: Final = {
     "Deployment": "/apis/apps/v1/deployments",
@@ -35,6 +36,10 @@ _WORKLOADS: Final = BUILTIN | {
 
 Standings = dict[str, Ownership]
 """By uid."""
+
+
+Claimed = Callable[[Snapshot], Awaitable[Snapshot]]
+"""Adds the charges of resource claims to a snapshot."""
 
 
 class LedgerReader(Protocol):
@@ -92,8 +97,9 @@ async def compare(
     *,
     place: ClusterLabels = _HERE,
     workloads: Mapping[str, str] = _WORKLOADS,
+    claimed: Claimed | None = None,
 ) -> Comparison:
-    """Read the ledger and the cluster beside each other."""
+    """Read the ledger and the cluster beside each other; `claimed` adds what claims charge."""
     snapshot, usage, holds, *holders = await asyncio.gather(
         snapshot_of(cluster, barred, place=place, workloads=workloads),
         service.get("/v1/usage", limit=ROWS),
@@ -104,6 +110,8 @@ async def compare(
             if name
         ),
     )
+    if claimed is not None:
+        snapshot = await claimed(snapshot)
     expected = cluster_oracle.lines_of(snapshot)
     objects = [cluster_oracle.ownership_of(snapshot, name) for name in spaces]
     return Comparison(
@@ -146,7 +154,8 @@ def _standings(rows: list[Row]) -> Standings:
     keys = {row["key"] for row in rows if row["envelope"]}
     standings: Standings = {}
     for row in rows:
-        amounts = row["amounts"] if row["key"].startswith("pods/") else row["envelope"]
+        is_root = not row["key"].startswith(("pods/", CLAIM_KEY))
+        amounts = row["envelope"] if is_root else row["amounts"]
         root = row["root"].rpartition("/")[2] if row["root"] in keys else ""
         if amounts:
             standings[row["uid"]] = Ownership(amounts, root)

@@ -65,6 +65,7 @@ class ControlPlane:
         self._assets = assets
         self._children: list[Child] = []
         self.etcd: Child | None = None
+        self.controller_manager: Child | None = None
 
     def start(self) -> None:
         """Start everything and return when the API server is ready."""
@@ -171,7 +172,7 @@ class ControlPlane:
     def _start_controller_manager(self) -> None:
         port = free_port()
         certificates = self.folder / "controller-manager"
-        manager = self._run(
+        self.controller_manager = manager = self._run(
             "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig(self._controllers)}",
             f"--use-service-account-credentials={str(self._controllers == CONTROLLERS).lower()}",

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from hypothesis import strategies as st
+from support.oracles.device_expressions import accepts
 from support.oracles.resource_claim_oracle import DeviceSuppliers
 
 Manifest = dict[str, Any]
@@ -13,43 +14,22 @@ COUNT_MAX: Final = 2**63 - 1
 PRODUCTS: Final = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB", "NVIDIA L40S")
 TYPES: Final = ("h100", "a100")
 
-_OF_DRIVER: Final = {
-    f"device.driver == '{driver}'": driver for driver in (SHARED_DRIVER, WHOLE_DRIVER)
-}
-_OF_PRODUCT: Final = {
-    f"device.attributes['{driver}'].productName == '{product}'": (driver, product)
-    for driver in (SHARED_DRIVER, WHOLE_DRIVER)
-    for product in PRODUCTS
-}
-_OF_SHARING: Final = {
-    "device.allowMultipleAllocations == true": True,
-    "device.allowMultipleAllocations != true": False,
-}
-_OF_PREFIX: Final = {
-    f"device.attributes['{driver}'].productName.startsWith('NVIDIA {word}')": (driver, word)
-    for driver in (SHARED_DRIVER, WHOLE_DRIVER)
-    for word in ("H", "A")
-}
-EXACT: Final = (*_OF_PRODUCT, *_OF_SHARING)
+EXACT: Final = (
+    *(
+        f"device.attributes['{driver}'].productName == '{product}'"
+        for driver in (SHARED_DRIVER, WHOLE_DRIVER)
+        for product in PRODUCTS
+    ),
+    "device.allowMultipleAllocations == true",
+    "device.allowMultipleAllocations != true",
+)
 """Expressions that are read without an evaluator."""
-INEXACT: Final = tuple(_OF_PREFIX)
 
-
-def accepts(expression: str, driver: str, device: Manifest) -> bool:
-    """Evaluate one of the expressions above, or their conjunction."""
-    return all(_accepts(part, driver, device) for part in expression.split(" && "))
-
-
-def _accepts(expression: str, driver: str, device: Manifest) -> bool:
-    product = str(device.get("attributes", {}).get("productName", {}).get("string", ""))
-    if expression in _OF_DRIVER:
-        return driver == _OF_DRIVER[expression]
-    if expression in _OF_SHARING:
-        return bool(device.get("allowMultipleAllocations", False)) is _OF_SHARING[expression]
-    if expression in _OF_PRODUCT:
-        return (driver, product) == _OF_PRODUCT[expression]
-    domain, word = _OF_PREFIX[expression]
-    return driver == domain and product.startswith(f"NVIDIA {word}")
+INEXACT: Final = tuple(
+    f"device.attributes['{driver}'].productName.startsWith('NVIDIA {letter}')"
+    for driver in (SHARED_DRIVER, WHOLE_DRIVER)
+    for letter in ("H", "A")
+)
 
 
 @st.composite

@@ -65,7 +65,8 @@ class Snapshot(NamedTuple):
     """Everything of a cluster that matters, as listed. Every object carries its kind.
 
     `barred` are objects, `Kind/name`, that name a controller which did not make them: who made
-    something is not in any list.
+    something is not in any list. `claims` are the resource claims that are charged by themselves;
+    the charge of a pod or a template for its claims is in its field `claimed`.
     """
 
     place: ClusterLabels
@@ -76,6 +77,7 @@ class Snapshot(NamedTuple):
     universe: list[Manifest]
     policies: list[Manifest]
     barred: frozenset[str] = frozenset()
+    claims: tuple[tuple[Manifest, Amounts], ...] = ()
 
 
 def lines_of(snapshot: Snapshot) -> Lines:
@@ -109,6 +111,9 @@ def units_of(snapshot: Snapshot) -> Iterator[ChargeUnit]:
             envelope, faces = _envelope(workload, snapshot)
             charge = envelope | drawn.get(workload["metadata"]["uid"], Counter())
             yield ChargeUnit(workload["metadata"]["namespace"], _key(workload), charge, faces)
+    for claim, amounts in snapshot.claims:
+        face = QuotaSubject(claim["metadata"].get("labels", {}), {})
+        yield ChargeUnit(claim["metadata"]["namespace"], _key(claim), amounts, [face])
 
 
 def ownership_of(snapshot: Snapshot, namespace: str) -> dict[str, Ownership]:
@@ -122,9 +127,11 @@ def ownership_of(snapshot: Snapshot, namespace: str) -> dict[str, Ownership]:
     for workload in snapshot.workloads:
         if _is_live_root(workload, owners, snapshot.barred):
             ownerships[workload["metadata"]["uid"]] = Ownership(_envelope(workload, snapshot)[0])
+    for claim, amounts in snapshot.claims:
+        ownerships[claim["metadata"]["uid"]] = Ownership(amounts)
     here = {
         item["metadata"]["uid"]
-        for item in (*snapshot.pods, *snapshot.workloads)
+        for item in (*snapshot.pods, *snapshot.workloads, *(claim for claim, _ in snapshot.claims))
         if item["metadata"]["namespace"] == namespace
     }
     return {
@@ -133,7 +140,7 @@ def ownership_of(snapshot: Snapshot, namespace: str) -> dict[str, Ownership]:
 
 
 def demand_of(template: Manifest) -> Amounts:
-    """Return the demand of one pod: containers, init containers, sidecars, types of cards."""
+    """Return the demand of one pod: containers, init containers, sidecars, types, its claims."""
     spec = template["spec"]
     sidecars: Amounts = Counter()
     peak: Amounts = Counter()
@@ -149,7 +156,7 @@ def demand_of(template: Manifest) -> Amounts:
     types = template.get("metadata", {}).get("annotations", {}).get(TYPE_ANNOTATION, "")
     for card_type in filter(None, types.lower().split(",")):
         total += Counter({f"{card_type}.{name}": total[name] for name in MANAGED})
-    return total
+    return total + Counter(template.get("claimed", {}))
 
 
 def _asked(container: Manifest) -> Amounts:

@@ -169,8 +169,12 @@ def of_pod(
     claims: Sequence[Manifest],
     templates: Sequence[Manifest],
     supply: DeviceSuppliers,
+    apart: frozenset[str] = frozenset(),
 ) -> Amounts:
-    """Return the charge of a pod for its claims: those made for it, and those to be made."""
+    """Return the charge of a pod for its claims: those made for it, and those to be made.
+
+    Claims with a name in `apart` were admitted to stand for themselves, and add nothing.
+    """
     total: Amounts = Counter()
     made = {
         claim["metadata"].get("annotations", {}).get(CLAIM_OF, ""): claim
@@ -181,7 +185,8 @@ def of_pod(
         if "resourceClaimTemplateName" not in used:
             continue
         if used["name"] in made:
-            total += charge_of(made[used["name"]], supply)
+            claim = made[used["name"]]
+            total += Counter() if _name(claim) in apart else charge_of(claim, supply)
         else:
             total += of_template(
                 pod["metadata"]["namespace"], used["resourceClaimTemplateName"], templates, supply
@@ -217,7 +222,9 @@ def standing_alone(
     """Yield the claims that are charged by themselves, each once, with their charge."""
     for claim in claims:
         if owner_of(claim, pods) is None and not _is_of_extended_resource(claim, pods):
-            yield claim, charge_of(claim, supply)
+            charge = charge_of(claim, supply)
+            if charge:
+                yield claim, charge
 
 
 def quantity(text: str | int) -> Fraction:
@@ -226,6 +233,10 @@ def quantity(text: str | int) -> Fraction:
     digits = written.rstrip("mkMGTi")
     factor = _SUFFIXES[written[len(digits) :]]
     return Fraction(digits) * factor
+
+
+def _name(item: Manifest) -> str:
+    return str(item["metadata"]["name"])
 
 
 def _names(pod: Manifest, claim: Manifest) -> bool:
@@ -278,8 +289,10 @@ def _fitting(form: Manifest, supply: DeviceSuppliers) -> list[tuple[CardDevice, 
     asked = form.get("capacity", {}).get("requests", {})
     fitting: list[tuple[CardDevice, Amounts]] = []
     for device in _accepted(form, supply):
+        if device.driver not in supply.gpu_drivers:
+            continue
         used = _consumed(device, asked)
-        if used is not None and device.driver in supply.gpu_drivers:
+        if used is not None:
             fitting.append((device, used))
     return fitting
 

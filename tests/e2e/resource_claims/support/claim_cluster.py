@@ -1,7 +1,7 @@
 """A cluster with Dynamic Resource Allocation: nodes, slices, kube-scheduler and the ledger."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,17 @@ class ClaimCluster:
         self.plane = plane
         self.cluster = cluster
         self.service = service
+
+    @contextmanager
+    def paused_controllers(self) -> Iterator[None]:
+        """Stop kube-controller-manager for the block, so that no claim is made for a pod."""
+        manager = self.plane.controller_manager
+        assert manager is not None, "the control plane runs"
+        manager.pause()
+        try:
+            yield
+        finally:
+            manager.resume()
 
     async def run_service(self) -> None:
         """Start the service where it does not run, and wait until its webhooks are asked."""

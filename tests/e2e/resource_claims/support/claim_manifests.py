@@ -1,12 +1,15 @@
 """ResourceClaims, templates, and pods that use them."""
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from tests.e2e.harness.cluster import Manifest
-from tests.e2e.resource_claims.support.claim_supply import SHARED
+from tests.e2e.resource_claims.support.claim_supply import H100_NODE, SHARED
 from tests.e2e.scheduling.support.scheduler import DEFAULT_PROFILE
 
-GROUP_VERSION = "resource.k8s.io/v1"
+GROUP_VERSION: Final = "resource.k8s.io/v1"
+ON_H100: Final = {"kubernetes.io/hostname": H100_NODE}
 
 
 def exactly(
@@ -63,19 +66,26 @@ def template(name: str, *requests: Manifest) -> Manifest:
 
 
 def pod_with(
-    name: str, *, templates: tuple[str, ...] = (), claims: tuple[str, ...] = (), node: str = ""
+    name: str,
+    *,
+    templates: tuple[str, ...] = (),
+    claims: tuple[str, ...] = (),
+    on: Mapping[str, str] = MappingProxyType({}),
 ) -> Manifest:
-    """Return a pod that uses claims of templates, and claims by name; on `node` if given."""
+    """Return a pod that uses claims of templates, and claims by name, on nodes with labels."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name},
-        "spec": pod_spec(templates=templates, claims=claims, node=node),
+        "spec": pod_spec(templates=templates, claims=claims, on=on),
     }
 
 
 def pod_spec(
-    *, templates: tuple[str, ...] = (), claims: tuple[str, ...] = (), node: str = ""
+    *,
+    templates: tuple[str, ...] = (),
+    claims: tuple[str, ...] = (),
+    on: Mapping[str, str] = MappingProxyType({}),
 ) -> Manifest:
     """Return the spec of such a pod."""
     used = [
@@ -83,12 +93,12 @@ def pod_spec(
         for index, each in enumerate(templates)
     ] + [{"name": f"c{index}", "resourceClaimName": each} for index, each in enumerate(claims)]
     resources = {"claims": [{"name": each["name"]} for each in used]}
-    spec: Manifest = {
+    return {
         "schedulerName": DEFAULT_PROFILE,
         "containers": [{"name": "main", "image": "cuda:12", "resources": resources}],
         "resourceClaims": used,
+        "nodeSelector": dict(on),
     }
-    return spec | ({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {})
 
 
 def deployment_with(name: str, replicas: int, **uses: Any) -> Manifest:

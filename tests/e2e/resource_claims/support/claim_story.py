@@ -3,10 +3,12 @@
 from typing import Final
 
 from gpuledger.demo.narration import Narrator
+from tests.e2e.harness.agreement import CLAIM_KEY
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import MEMORY
 from tests.e2e.objects.team import SETTLED_SECONDS
 from tests.e2e.resource_claims.support.claim_manifests import (
+    ON_H100,
     claim,
     deployment_with,
     exactly,
@@ -14,7 +16,7 @@ from tests.e2e.resource_claims.support.claim_manifests import (
     template,
 )
 from tests.e2e.resource_claims.support.claim_supply import API, H100_NODE
-from tests.e2e.resource_claims.support.claim_team import CLAIM_KEY, ClaimTeam
+from tests.e2e.resource_claims.support.claim_team import ClaimTeam
 
 LIMIT_MIB: Final = 30_720
 ASKED: Final = "7500Mi"
@@ -23,7 +25,6 @@ BOUND_MIB: Final = 10_240
 CONSUMED_MIB: Final = 8_192
 """An H100 gives memory in steps of 1 GiB."""
 CORES: Final = 20
-OPEN: Final = "story"
 
 
 class ClaimStory:
@@ -76,9 +77,7 @@ class ClaimStory:
     async def _pod(self) -> None:
         teller, team = self.teller, self.team
         with teller.step("Post a pod of the template that no node accepts yet"):
-            waiting = pod_with("web", templates=("part",))
-            waiting["spec"]["nodeSelector"] = {OPEN: "open"}
-            await team.make(waiting)
+            await team.make(pod_with("web", templates=("part",), on=team.gate))
             await team.charge_is(memory=BOUND_MIB, cards=1, cores=CORES)
             teller.claim(f"it is charged {BOUND_MIB:,} MiB, the most that a card could consume")
         with teller.step("Let the controller make the claim"):
@@ -90,8 +89,7 @@ class ClaimStory:
     async def _allocation(self) -> None:
         teller, team = self.teller, self.team
         with teller.step(f"Open node {H100_NODE}; kube-scheduler allocates"):
-            opened = {"metadata": {"labels": {OPEN: "open"}}}
-            await team.cluster.patch(f"/api/v1/nodes/{H100_NODE}", opened)
+            await team.open_gate(H100_NODE)
             [allocated] = await team.allocated(1)
             [result] = allocated["status"]["allocation"]["devices"]["results"]
             teller.line(f"{result['driver']}/{result['pool']}/{result['device']}")
@@ -113,9 +111,7 @@ class ClaimStory:
             await team.make(claim("own", exactly(memory=ASKED, cores=str(CORES))))
             await team.charge_is(memory=both, cards=2, cores=2 * CORES)
             teller.claim(f"the claim is charged itself: {both:,} MiB in sum, before a pod uses it")
-            await team.make(
-                *(pod_with(name, claims=("own",), node=H100_NODE) for name in ("a", "b"))
-            )
+            await team.make(*(pod_with(name, claims=("own",), on=ON_H100) for name in ("a", "b")))
             await team.allocated(2)
             await team.charge_is(memory=2 * CONSUMED_MIB, cards=2, cores=2 * CORES)
             teller.claim(f"allocated and used by two pods, it is charged {CONSUMED_MIB:,} MiB once")

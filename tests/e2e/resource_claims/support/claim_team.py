@@ -1,6 +1,7 @@
 """One namespace of a test of resource claims."""
 
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar, cast
 
 from tests.e2e.harness.cluster import Answer, Manifest
 from tests.e2e.harness.polling import eventually
@@ -11,9 +12,10 @@ from tests.e2e.objects.team import QUOTA, SETTLED_SECONDS, Team
 from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster
 from tests.e2e.resource_claims.support.claim_supply import API
 
+Seen = TypeVar("Seen")
+
 ALLOCATED_SECONDS: Final = 60.0
 NAMES: Final = {"cards": CARDS, "memory": MEMORY, "cores": CORES}
-CLAIM_KEY: Final = "resourceclaims.resource.k8s.io/"
 TEMPLATE_OF: Final = "resource.kubernetes.io/pod-claim-name"
 
 _NO_WEBHOOK: Final = cast("SecondWebhook", None)
@@ -45,6 +47,17 @@ class ClaimTeam(Team):
                 {f"limits.{NAMES[name]}": str(limit) for name, limit in limits.items()}
             )
 
+    @property
+    def gate(self) -> dict[str, str]:
+        """Return the label of nodes that pods of this namespace may wait for."""
+        return {f"e2e.gpuledger.io/{self.namespace}": "open"}
+
+    async def open_gate(self, node: str) -> None:
+        """Give a node this label."""
+        opened = {"metadata": {"labels": self.gate}}
+        answer = await self.cluster.patch(f"/api/v1/nodes/{node}", opened)
+        assert answer.status == 200, answer
+
     def place(self, kind: str, name: str = "") -> str:
         """Return the path of a kind's objects here, or of one of them."""
         group, resource = _PATHS[kind]
@@ -70,10 +83,50 @@ class ClaimTeam(Team):
         assert all(word in answer.message for word in words), answer.message
         return answer.message
 
+    async def until(
+        self, look: Callable[[], Awaitable[Seen]], wanted: Callable[[Seen], bool], what: str
+    ) -> Seen:
+        """Look until the value is as wanted, and return it."""
+        return await eventually(look, wanted, within=ALLOCATED_SECONDS, what=what)
+
+    async def until_refused(self, manifest: Manifest, *words: str) -> None:
+        """Try a dry run of a POST until it is denied with these words."""
+
+        async def look() -> Answer:
+            return await self.attempt(manifest, params={"dryRun": "All"})
+
+        await eventually(
+            look,
+            lambda answer: answer.status == 403 and all(word in answer.message for word in words),
+            within=ALLOCATED_SECONDS,
+            what=f"{manifest['kind']} {manifest['metadata']['name']} is denied with {words}",
+        )
+
+    async def select_by(self, name: str, expression: str) -> None:
+        """Change the expression of a device class."""
+        change = {"spec": {"selectors": [{"cel": {"expression": expression}}]}}
+        answer = await self.cluster.patch(f"{API}/deviceclasses/{name}", change)
+        assert answer.status == 200, answer
+
     async def remove(self, kind: str, *names: str) -> None:
         """Delete objects at once."""
         for name in names:
             await self.cluster.must("DELETE", self.place(kind, name), {"gracePeriodSeconds": 0})
+
+    async def erase(self, kind: str, name: str) -> Answer:
+        """DELETE an object at once and return the answer."""
+        return await self.cluster.ask("DELETE", self.place(kind, name), {"gracePeriodSeconds": 0})
+
+    async def scale(self, name: str, replicas: int) -> Answer:
+        """Set the number of a Deployment's pods and return the answer."""
+        path = f"{self.place('Deployment', name)}/scale"
+        return await self.cluster.patch(path, {"spec": {"replicas": replicas}})
+
+    async def clear(self) -> None:
+        """Delete all objects here."""
+        for kind in ("Deployment", "Pod", "ResourceClaim", "ResourceClaimTemplate"):
+            answer = await self.cluster.ask("DELETE", self.place(kind), {"gracePeriodSeconds": 0})
+            assert answer.status == 200, answer
 
     async def listed(self, kind: str) -> list[Manifest]:
         """List the objects of a kind by a linearizable read, with their kind."""

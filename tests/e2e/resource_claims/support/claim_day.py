@@ -1,0 +1,109 @@
+"""A random day of pods, Deployments, templates and claims, in batches of concurrent requests."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tests.e2e.harness.cluster import Answer, Manifest
+from tests.e2e.resource_claims.support.claim_manifests import (
+    ON_H100,
+    claim,
+    deployment_with,
+    exactly,
+    first_available,
+    pod_with,
+    template,
+)
+from tests.e2e.resource_claims.support.claim_supply import H100, NET, SHARED, WHOLE
+from tests.e2e.resource_claims.support.claim_team import ClaimTeam
+
+EXPECTED: Final = {200, 201, 403, 404, 409, 500}
+"""500 is the answer while the service does not run; 403 a denial; 404 and 409 are races."""
+
+_SIZES: Final = ("1Gi", "1500Mi", "7500Mi", "12Gi", "30Gi", "")
+_KINDS: Final = ("Pod", "Deployment", "ResourceClaim", "ResourceClaimTemplate")
+
+
+class ClaimDay:
+    """Acts at random in namespaces; everything follows from the seed and from the cluster."""
+
+    def __init__(self, teams: tuple[ClaimTeam, ...], seed: int) -> None:
+        self.done: Counter[str] = Counter()
+        """The answers by action and status."""
+        self._teams = teams
+        self._random = random.Random(seed)
+        self._number = 0
+
+    async def batch(self, size: int) -> None:
+        """Send some requests at once."""
+        listed = {
+            (team, kind): [item["metadata"]["name"] for item in await team.listed(kind)]
+            for team in self._teams
+            for kind in _KINDS
+        }
+        actions = [self._action(listed) for _ in range(size)]
+        for name, answer in zip(
+            (name for name, _ in actions),
+            await asyncio.gather(*(act() for _, act in actions)),
+            strict=True,
+        ):
+            assert answer.status in EXPECTED, (name, answer)
+            self.done[f"{name} {answer.status}"] += 1
+
+    def _action(
+        self, listed: dict[tuple[ClaimTeam, str], list[str]]
+    ) -> tuple[str, Callable[[], Awaitable[Answer]]]:
+        team = self._random.choice(self._teams)
+        if self._random.random() < 0.4:
+            kind = self._random.choices(_KINDS, (5, 2, 3, 1))[0]
+            names = listed[team, kind]
+            if names:
+                name = self._random.choice(names)
+                return f"delete {kind}", lambda: team.erase(kind, name)
+        if self._random.random() < 0.1 and listed[team, "Deployment"]:
+            name, replicas = self._random.choice(listed[team, "Deployment"]), self._chosen(0, 1, 3)
+            return "scale Deployment", lambda: team.scale(name, replicas)
+        manifest = self._manifest(
+            listed[team, "ResourceClaimTemplate"], listed[team, "ResourceClaim"]
+        )
+        return f"create {manifest['kind']}", lambda: team.attempt(manifest)
+
+    def _manifest(self, templates: list[str], claims: list[str]) -> Manifest:
+        self._number += 1
+        name = f"x{self._number}"
+        kind = self._random.choices(_KINDS, (6, 2, 3, 2))[0]
+        if kind == "ResourceClaim":
+            return claim(name, *self._requests())
+        if kind == "ResourceClaimTemplate":
+            return template(name, *self._requests())
+        used = tuple(self._random.sample(templates, min(len(templates), self._chosen(1, 1, 2))))
+        # A template that does not exist yet, and may exist later.
+        used = used if used and self._random.random() < 0.9 else (f"x{self._number + 3}",)
+        on = ON_H100 if self._random.random() < 0.5 else {}
+        if kind == "Deployment":
+            return deployment_with(name, self._chosen(1, 2, 3), templates=used, on=on)
+        named = tuple(self._random.sample(claims, min(len(claims), self._chosen(0, 0, 1))))
+        return pod_with(name, templates=used if not named else used[:1], claims=named, on=on)
+
+    def _requests(self) -> tuple[Manifest, ...]:
+        return tuple(self._request() for _ in range(self._chosen(1, 1, 2)))
+
+    def _request(self) -> Manifest:
+        if self._random.random() < 0.2:
+            return first_available(*(self._form() for _ in range(2)))
+        form = self._form()
+        if self._random.random() < 0.05:
+            return form | {"count": self._chosen(33, 2**31, 2**63 - 1)}
+        return form
+
+    def _form(self) -> Manifest:
+        device_class = self._random.choices((SHARED, H100, WHOLE, NET), (6, 3, 1, 1))[0]
+        if device_class in (WHOLE, NET):
+            return exactly(device_class)
+        memory = self._random.choice(_SIZES)
+        return exactly(device_class, memory=memory, cores=self._random.choice(("", "5", "20")))
+
+    def _chosen(self, *values: int) -> int:
+        return self._random.choice(values)
