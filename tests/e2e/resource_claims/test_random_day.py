@@ -50,11 +50,11 @@ async def test_the_ledger_is_the_cluster_after_each_part_of_a_random_day(
         await team.open(**limits)
     day, chance = ClaimDay(teams, seed), random.Random(seed)
     for number in range(1, BATCHES + 1):
-        await day.batch(SIZE)
+        await day.batch(SIZE, is_reviewed=yard.service.runs)
         if number % EVERY == 0:
             if not yard.service.runs:
                 await yard.run_service()
-            await ledger_is_cluster(*teams)
+            await ledger_is_cluster(*teams, later=day.later)
             used = await teams[0].charged()
             assert all(used[word] <= limit for word, limit in TIGHT.items()), used
             print(f"seed {seed}, batch {number}: {used}, {dict(day.done)}")

@@ -173,7 +173,7 @@ def of_pod(
 ) -> Amounts:
     """Return the charge of a pod for its claims: those made for it, and those to be made.
 
-    Claims with a name in `apart` were admitted to stand for themselves, and add nothing.
+    Claims with a uid in `apart` were admitted to stand for themselves, and add nothing.
     """
     total: Amounts = Counter()
     made = {
@@ -186,7 +186,8 @@ def of_pod(
             continue
         if used["name"] in made:
             claim = made[used["name"]]
-            total += Counter() if _name(claim) in apart else charge_of(claim, supply)
+            is_apart = claim["metadata"]["uid"] in apart
+            total += Counter() if is_apart else charge_of(claim, supply)
         else:
             total += of_template(
                 pod["metadata"]["namespace"], used["resourceClaimTemplateName"], templates, supply
@@ -217,11 +218,15 @@ def of_template(
 
 
 def standing_alone(
-    pods: Sequence[Manifest], claims: Sequence[Manifest], supply: DeviceSuppliers
+    pods: Sequence[Manifest],
+    claims: Sequence[Manifest],
+    supply: DeviceSuppliers,
+    apart: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[Manifest, Amounts]]:
     """Yield the claims that are charged by themselves, each once, with their charge."""
     for claim in claims:
-        if owner_of(claim, pods) is None and not _is_of_extended_resource(claim, pods):
+        counts_with_pod = owner_of(claim, pods) is not None or _is_of_extended_resource(claim, pods)
+        if claim["metadata"]["uid"] in apart or not counts_with_pod:
             charge = charge_of(claim, supply)
             if charge:
                 yield claim, charge
@@ -233,10 +238,6 @@ def quantity(text: str | int) -> Fraction:
     digits = written.rstrip("mkMGTi")
     factor = _SUFFIXES[written[len(digits) :]]
     return Fraction(digits) * factor
-
-
-def _name(item: Manifest) -> str:
-    return str(item["metadata"]["name"])
 
 
 def _names(pod: Manifest, claim: Manifest) -> bool:

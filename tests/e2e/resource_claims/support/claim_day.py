@@ -24,6 +24,7 @@ EXPECTED: Final = {200, 201, 403, 404, 409, 500}
 
 _SIZES: Final = ("1Gi", "1500Mi", "7500Mi", "12Gi", "30Gi", "")
 _KINDS: Final = ("Pod", "Deployment", "ResourceClaim", "ResourceClaimTemplate")
+Listed = dict[tuple[ClaimTeam, str], list[Manifest]]
 
 
 class ClaimDay:
@@ -32,43 +33,57 @@ class ClaimDay:
     def __init__(self, teams: tuple[ClaimTeam, ...], seed: int) -> None:
         self.done: Counter[str] = Counter()
         """The answers by action and status."""
+        self.later: set[str] = set()
+        """Templates that pods used before they existed."""
         self._teams = teams
         self._random = random.Random(seed)
         self._number = 0
+        self._is_reviewed = True
+        self._used: set[str] = set()
+        self._doomed: set[str] = set()
 
-    async def batch(self, size: int) -> None:
-        """Send some requests at once."""
-        listed = {
-            (team, kind): [item["metadata"]["name"] for item in await team.listed(kind)]
-            for team in self._teams
-            for kind in _KINDS
+    async def batch(self, size: int, *, is_reviewed: bool) -> None:
+        """Send some requests at once.
+
+        No list has what was admitted for templates, so those in use are not deleted, and nothing is
+        scaled while no review takes place.
+        """
+        self._is_reviewed = is_reviewed
+        listed = {(team, kind): await team.listed(kind) for team in self._teams for kind in _KINDS}
+        self._used = {
+            name for objects in listed.values() for item in objects for name in _templates(item)
         }
+        self._doomed = set()
         actions = [self._action(listed) for _ in range(size)]
-        for name, answer in zip(
-            (name for name, _ in actions),
-            await asyncio.gather(*(act() for _, act in actions)),
-            strict=True,
-        ):
+        answers = await asyncio.gather(*(act() for _, act in actions))
+        for (name, _), answer in zip(actions, answers, strict=True):
             assert answer.status in EXPECTED, (name, answer)
             self.done[f"{name} {answer.status}"] += 1
 
-    def _action(
-        self, listed: dict[tuple[ClaimTeam, str], list[str]]
-    ) -> tuple[str, Callable[[], Awaitable[Answer]]]:
+    def _action(self, listed: Listed) -> tuple[str, Callable[[], Awaitable[Answer]]]:
         team = self._random.choice(self._teams)
         if self._random.random() < 0.4:
             kind = self._random.choices(_KINDS, (5, 2, 3, 1))[0]
-            names = listed[team, kind]
+            names = [name for name in _names(listed[team, kind]) if self._may_go(kind, name)]
             if names:
                 name = self._random.choice(names)
+                self._doomed.add(name)
                 return f"delete {kind}", lambda: team.erase(kind, name)
-        if self._random.random() < 0.1 and listed[team, "Deployment"]:
-            name, replicas = self._random.choice(listed[team, "Deployment"]), self._chosen(0, 1, 3)
+        scales = self._random.random() < 0.1 and self._is_reviewed
+        if scales and listed[team, "Deployment"]:
+            name = self._random.choice(_names(listed[team, "Deployment"]))
+            replicas = self._chosen(0, 1, 3)
             return "scale Deployment", lambda: team.scale(name, replicas)
-        manifest = self._manifest(
-            listed[team, "ResourceClaimTemplate"], listed[team, "ResourceClaim"]
+        templates, claims = (
+            [name for name in _names(listed[team, kind]) if name not in self._doomed]
+            for kind in ("ResourceClaimTemplate", "ResourceClaim")
         )
+        manifest = self._manifest(templates, claims)
+        self._used.update(_templates(manifest))
         return f"create {manifest['kind']}", lambda: team.attempt(manifest)
+
+    def _may_go(self, kind: str, name: str) -> bool:
+        return kind != "ResourceClaimTemplate" or name not in self._used
 
     def _manifest(self, templates: list[str], claims: list[str]) -> Manifest:
         self._number += 1
@@ -79,11 +94,13 @@ class ClaimDay:
         if kind == "ResourceClaimTemplate":
             return template(name, *self._requests())
         used = tuple(self._random.sample(templates, min(len(templates), self._chosen(1, 1, 2))))
-        # A template that does not exist yet, and may exist later.
-        used = used if used and self._random.random() < 0.9 else (f"x{self._number + 3}",)
         on = ON_H100 if self._random.random() < 0.5 else {}
-        if kind == "Deployment":
+        if kind == "Deployment" and used:
             return deployment_with(name, self._chosen(1, 2, 3), templates=used, on=on)
+        if not used or self._random.random() < 0.1:
+            later = f"x{self._number + 3}"
+            self.later.add(later)
+            used = (later,)
         named = tuple(self._random.sample(claims, min(len(claims), self._chosen(0, 0, 1))))
         return pod_with(name, templates=used if not named else used[:1], claims=named, on=on)
 
@@ -107,3 +124,18 @@ class ClaimDay:
 
     def _chosen(self, *values: int) -> int:
         return self._random.choice(values)
+
+
+def _names(items: list[Manifest]) -> list[str]:
+    return [item["metadata"]["name"] for item in items]
+
+
+def _templates(item: Manifest) -> list[str]:
+    """Return the names of the templates that a pod or a Deployment uses."""
+    spec = item["spec"]
+    spec = spec["template"]["spec"] if item["kind"] == "Deployment" else spec
+    return [
+        used["resourceClaimTemplateName"]
+        for used in (spec.get("resourceClaims") or ())
+        if "resourceClaimTemplateName" in used
+    ]
