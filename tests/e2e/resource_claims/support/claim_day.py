@@ -45,13 +45,19 @@ class ClaimDay:
     async def batch(self, size: int, *, is_reviewed: bool) -> None:
         """Send some requests at once.
 
-        No list has what was admitted for templates, so those in use are not deleted, and nothing is
-        scaled while no review takes place.
+        No list has what was admitted for templates and claims of pods, so those in use are not
+        deleted, and nothing is scaled while no review takes place.
         """
         self._is_reviewed = is_reviewed
         listed = {(team, kind): await team.listed(kind) for team in self._teams for kind in _KINDS}
         self._used = {
             name for objects in listed.values() for item in objects for name in _templates(item)
+        }
+        self._used |= {
+            item["metadata"]["name"]
+            for objects in listed.values()
+            for item in objects
+            if item["kind"] == "ResourceClaim" and "ownerReferences" in item["metadata"]
         }
         self._doomed = set()
         actions = [self._action(listed) for _ in range(size)]
@@ -64,7 +70,7 @@ class ClaimDay:
         team = self._random.choice(self._teams)
         if self._random.random() < 0.4:
             kind = self._random.choices(_KINDS, (5, 2, 3, 1))[0]
-            names = [name for name in _names(listed[team, kind]) if self._may_go(kind, name)]
+            names = [name for name in _names(listed[team, kind]) if name not in self._used]
             if names:
                 name = self._random.choice(names)
                 self._doomed.add(name)
@@ -82,9 +88,6 @@ class ClaimDay:
         self._used.update(_templates(manifest))
         return f"create {manifest['kind']}", lambda: team.attempt(manifest)
 
-    def _may_go(self, kind: str, name: str) -> bool:
-        return kind != "ResourceClaimTemplate" or name not in self._used
-
     def _manifest(self, templates: list[str], claims: list[str]) -> Manifest:
         self._number += 1
         name = f"x{self._number}"
@@ -97,7 +100,7 @@ class ClaimDay:
         on = ON_H100 if self._random.random() < 0.5 else {}
         if kind == "Deployment" and used:
             return deployment_with(name, self._chosen(1, 2, 3), templates=used, on=on)
-        if not used or self._random.random() < 0.1:
+        if not used or self._random.random() < 0.05:
             later = f"x{self._number + 3}"
             self.later.add(later)
             used = (later,)
