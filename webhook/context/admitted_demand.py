@@ -67,22 +67,26 @@ def promised_demand(
         return demand
     demand = standing(state.namespaces[namespace], key, uid, demand)
     stored = entry.committed
-    if devices is None and stored is not None and stored.uid == uid:
-        devices = stored.devices
-    if not assumed or devices:
+    recorded = stored.devices if stored is not None and stored.uid == uid else ()
+    if not assumed or (recorded if devices is None else devices):
         return demand
-    return _lowered(demand, _admitted(entry, uid), assumed)
+    known = _admitted(entry, uid, without_stored=bool(recorded))
+    return _lowered(demand, known, assumed)
 
 
-def _admitted(entry: Entry | None, uid: str) -> Amounts:
-    """Return the amounts that an entry holds for a uid, or held before it had devices."""
+def _admitted(entry: Entry | None, uid: str, *, without_stored: bool = False) -> Amounts:
+    """Return the amounts that an entry holds for a uid, or held before it had devices.
+
+    The stored amounts of an object with devices are those of its allocation, which was not
+    admitted. They are left out with `without_stored`.
+    """
     known: Amounts = {}
     if entry is None:
         return known
     stored = entry.committed
     if stored is not None and stored.uid == uid and stored.bound is not None:
         known = stored.bound
-    for body in entry.bodies():
+    for body in entry.holds if without_stored else entry.bodies():
         if body.uid == uid:
             known = largest(known, body.demand)
     return known
