@@ -163,7 +163,8 @@ class ClaimIndex:
 
     def _expire(self) -> None:
         oldest = self._clock() - REVIEWED_SECONDS
-        for uid, since in list(self._reviewed.items()):
+        while self._reviewed:
+            uid, since = next(iter(self._reviewed.items()))
             if since > oldest:
                 return
             self.drop(uid)
