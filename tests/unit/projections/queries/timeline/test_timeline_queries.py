@@ -21,7 +21,7 @@ from projections.queries.timeline.holder_changes import HolderChanges, holder_ch
 from projections.queries.timeline.usage_steps import QuotaAccount, account_named, usage_steps
 from projections.store.readers import ProjectionView
 
-PAYLOADS = random_payloads(5, 240)
+PAYLOADS = random_payloads(25, 240)
 LAST = len(PAYLOADS)
 QUOTAS = ("quota/c1/red/main", "quota/c1/blue/other", "universe/all", "universe/some")
 
