@@ -30,10 +30,14 @@ REFUSED_SECONDS: Final = 330.0
 
 
 class CardsVersion(NamedTuple):
-    """The position of the log and the number of assumed placements by which pods are judged."""
+    """The position of the log and the number of assumed placements by which pods are judged.
+
+    `layout` is that of the card arrays: it changes with the cards of ResourceSlices, too.
+    """
 
     position: int
     assumed: int
+    layout: int = 0
 
 
 class GroupKey(NamedTuple):

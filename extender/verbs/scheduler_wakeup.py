@@ -148,4 +148,4 @@ class SchedulerWakeUp:
     def _version(self) -> CardsVersion:
         inventory = self._fit.inventory
         inventory.overlay.expire(self._clock())
-        return CardsVersion(inventory.position, len(inventory.overlay))
+        return CardsVersion(inventory.position, len(inventory.overlay), inventory.arrays.layout)

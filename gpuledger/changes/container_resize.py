@@ -5,6 +5,7 @@ A container with a MIG instance is refused, because an instance keeps its size.
 
 import msgspec
 
+from extender.settlement.allocated_devices.device_shares import is_of_claims
 from gpuledger.changes import resize_advice
 from gpuledger.cli.exit_codes import CommandError, Exit, denied_error
 from gpuledger.storage.open_log import ACTOR, open_log, writer_on
@@ -15,6 +16,7 @@ from ledger.core.model import cards
 from ledger.core.model.cards import Part, Parts, Placement
 from ledger.core.model.commands import Resize
 from ledger.core.model.denials import Denial
+from ledger.core.model.devices import CLAIM_PART
 from ledger.core.model.qualified_names import local_name, qualified
 from ledger.core.model.state import State
 from ledger.kube.requests.demand_rules import DemandRules
@@ -120,6 +122,7 @@ def _placed(state: State, cluster: str, wanted: ResizeRequest) -> Placement:
             f"pod {wanted.pod} of namespace {wanted.namespace} in cluster {cluster} has no card;"
             " `gpuledger cards --pods` lists the pods with cards",
         )
+    refuse_claims(placed.parts, wanted)
     having = [part.container for part in placed.parts if part.shares]
     if wanted.container not in having:
         raise CommandError(
@@ -129,6 +132,17 @@ def _placed(state: State, cluster: str, wanted: ResizeRequest) -> Placement:
         )
     refuse_instances(placed.parts, wanted)
     return placed
+
+
+def refuse_claims(parts: Parts, wanted: ResizeRequest) -> None:
+    """Raise CommandError when kube-scheduler allocated the cards for resource claims."""
+    if is_of_claims(parts):
+        names = ", ".join(part.container.removeprefix(CLAIM_PART) for part in parts)
+        raise CommandError(
+            Exit.DENIED,
+            f"pod {wanted.pod} has its cards by resource claims ({names}), and an allocation keeps"
+            " its size; delete the pod and the claims and create them with other amounts",
+        )
 
 
 def refuse_instances(parts: Parts, wanted: ResizeRequest) -> None:

@@ -239,3 +239,17 @@ async def test_a_write_that_fails_is_repeated_after_a_pause(
     monkeypatch.setattr(service.extender.wakeup._backoff, "is_over", lambda: True)
     await looks(service)
     assert woken(server) == ["n1"]
+
+
+async def test_scheduler_is_woken_when_the_slice_of_a_card_is_gone(
+    service: ExtenderReplica, server: ModelServer
+) -> None:
+    """No record of the log shows that."""
+    await release(service)
+    service.inventory.set_offered("n1", frozenset({"GPU-0"}))
+    assert await service.places(LATE, "n1") == []
+    await looks(service)
+    assert woken(server) == []
+    service.inventory.set_offered("n1", frozenset())
+    await looks(service)
+    assert woken(server) == ["n1"]

@@ -2,7 +2,12 @@
 
 import pytest
 
-from gpuledger.changes.container_resize import ResizeRequest, refuse_instances, resized
+from gpuledger.changes.container_resize import (
+    ResizeRequest,
+    refuse_claims,
+    refuse_instances,
+    resized,
+)
 from gpuledger.cli.exit_codes import CommandError, Exit
 from ledger.core.model.cards import Part, Phase, Share
 
@@ -42,4 +47,12 @@ def test_an_instance_of_a_card_that_is_cut_is_refused_with_what_to_do() -> None:
         CommandError, match=r"instance 1g\.5gb of GPU-c, .*create it with other"
     ) as stopped:
         refuse_instances(parts, wanted(memory=2_000, container="cut"))
+    assert stopped.value.status is Exit.DENIED
+
+
+def test_cards_of_resource_claims_are_refused_with_the_claims() -> None:
+    refuse_claims(PARTS, wanted(memory=2_000))
+    allocated = (Part("resourceclaims/a", Phase.APP, (Share("GPU-c", 4_864, 14),)),)
+    with pytest.raises(CommandError, match=r"by resource claims \(a\).*create them") as stopped:
+        refuse_claims(allocated, wanted(memory=2_000))
     assert stopped.value.status is Exit.DENIED
