@@ -13,6 +13,7 @@ import structlog
 from msgspec import structs
 from support.servers.nats_servers import NatsServer, settings_for
 
+from ledger.core import snapshot_format
 from ledger.log.jetstream import jetstream_api
 from ledger.log.jetstream.jetstream_log import JetStreamLog
 from ledger.log.jetstream.snapshot_store import (
@@ -23,6 +24,8 @@ from ledger.log.jetstream.snapshot_store import (
     SnapshotStore,
 )
 from ledger.log.log_port import Snapshot
+
+NEWER = snapshot_format.SCHEMA + 1
 
 pytestmark = pytest.mark.integration
 
@@ -110,7 +113,7 @@ async def test_a_snapshot_of_schema_3_is_read_until_two_newer_ones_exist(
 
 async def test_a_snapshot_of_a_newer_schema_is_passed_over(jetstream_log: JetStreamLog) -> None:
     await jetstream_log.save_snapshot(Snapshot(1, b"ours"))
-    sealed = msgspec.msgpack.encode((5, "u", 9, 1, 1, hashlib.sha256(b"").digest()))
+    sealed = msgspec.msgpack.encode((NEWER, "u", 9, 1, 1, hashlib.sha256(b"").digest()))
     await jetstream_log.connection.request(jetstream_log.names.manifest_subject, sealed)
     with structlog.testing.capture_logs() as logs:
         assert [kept.position async for kept in jetstream_log.load_snapshots()] == [1]
@@ -118,7 +121,7 @@ async def test_a_snapshot_of_a_newer_schema_is_passed_over(jetstream_log: JetStr
         (entry["position"], entry["schema"])
         for entry in logs
         if entry["event"] == "snapshot_of_other_schema"
-    ] == [(9, 5)]
+    ] == [(9, NEWER)]
 
 
 @pytest.mark.parametrize("consumers", [True, False])
