@@ -8,6 +8,7 @@ from support.harness.projection_harness import SECOND, START, log_of, project, v
 
 from ledger.core.model import commands
 from ledger.core.model.commands import AnyCommand
+from ledger.core.model.devices import Device
 from ledger.core.model.state import State
 from ledger.log import records
 from projections.queries.drift_report import (
@@ -31,6 +32,9 @@ def where(name: str, namespace: str = "c1/red") -> tuple[str, str, str]:
     return namespace, f"pods/{name}", name
 
 
+CLAIM = ("c1/green", "resourceclaims.resource.k8s.io/shared", "claim")
+DEVICE = Device("shared", "gpu", "gpu.example.com", "n1", "gpu-0")
+
 STEPS: list[list[AnyCommand]] = [
     [commands.SetLimits(ACCOUNT, ("c1/red",), {f"limits.{GPU}": 3}, "admin")],
     [commands.Reserve(*where("asked"), {GPU: 1}), commands.Reserve(*where("late"), {GPU: 1})],
@@ -43,7 +47,13 @@ STEPS: list[list[AnyCommand]] = [
     [commands.End(*where("asked"), 10, "deleted", RECOUNT)],
     [commands.End(*where("late"), 11, "deleted", "settlement")],
     [commands.End(*where("other", "c1/blue"), 12, "moved", RECOUNT)],
+    [commands.Reserve(*CLAIM, {GPU: 2})],
+    [commands.Observe(*CLAIM, 13, {GPU: 1}, "settlement", devices=(DEVICE,))],
+    [commands.Observe(*CLAIM, 14, {GPU: 2}, "settlement", devices=())],
+    [commands.Observe(*CLAIM, 15, {GPU: 3}, "settlement", devices=(DEVICE,))],
+    [commands.Observe(*where("admin", "c1/green"), 16, {}, "settlement", devices=(DEVICE,))],
 ]
+"""The last steps settle a resource claim, return it to its bound, and give it more than that."""
 
 
 def payloads() -> list[bytes]:
@@ -72,6 +82,7 @@ async def test_only_corrections_are_listed_newest_first(path: Path) -> None:
     assert [
         (correction.position, correction.key, correction.cause) for correction in await told(path)
     ] == [
+        (15, CLAIM[1], "allocated"),
         (9, "pods/asked", "deleted"),
         (8, "pods/other", "unreserved"),
         (7, "pods/late", "late"),
@@ -80,7 +91,7 @@ async def test_only_corrections_are_listed_newest_first(path: Path) -> None:
 
 
 async def test_correction_has_the_lines_over_their_limits(path: Path) -> None:
-    released, elsewhere, late, bypassed = await told(path)
+    _, released, elsewhere, late, bypassed = await told(path)
     assert bypassed.over == [ExceededLine(ACCOUNT, f"limits.{GPU}", 5, 3)]
     assert late.over == [ExceededLine(ACCOUNT, f"limits.{GPU}", 5, 3)]
     assert elsewhere.over == []
@@ -92,6 +103,7 @@ async def test_correction_has_the_lines_over_their_limits(path: Path) -> None:
 async def test_corrections_of_a_namespace_and_since_a_time(path: Path) -> None:
     assert [correction.position for correction in await told(path, QueryScope("blue"))] == [8]
     assert [correction.position for correction in await told(path, since=START + 7 * SECOND)] == [
+        15,
         9,
         8,
     ]
