@@ -22,9 +22,10 @@ from support.fakes.claimed_cluster import (
 from support.harness.settlement import DEMAND, full_world, settling
 
 from ledger.core.model.events import Cause
-from ledger.kube.api.api_resources import CLAIMS
+from ledger.kube.api.api_resources import CLAIMS, POLICIES
 from ledger.kube.api.cluster_errors import ClusterUnavailable
 from ledger.kube.watch import failed_objects
+from webhook.settlement.drift_counter import UNENFORCED
 
 KEY = f"{CLAIMS.name}/c"
 
@@ -194,6 +195,18 @@ async def test_claim_that_cannot_be_read_stops_no_other_claim(listed):
             assert world.counted[failed_objects.METRIC, CLAIMS.name] == 1
             world.server.delete(CLAIMS.name, "red", "bad")
             await world.until(lambda: world.settlement.warnings() == [])
+
+
+async def test_claims_are_charged_where_a_policy_reviews_nothing():
+    async with full_world() as world:
+        serve_claims(world)
+        spec = {"namespaces": ["red"], "mode": "off"}
+        world.server.create(POLICIES.name, "", {"metadata": {"name": "p"}, "spec": spec})
+        async with settling(world):
+            await world.synced()
+            make_claim(world, "c")
+            await world.until(lambda: charge_of(claim_entry(world, "c")) == BOUND)
+            assert world.drift == {UNENFORCED: 1}
 
 
 async def test_invalid_claim_is_named_and_charged_nothing():

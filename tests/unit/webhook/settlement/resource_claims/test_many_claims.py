@@ -1,0 +1,50 @@
+"""The work of settling many allocations: one command each, and less than a second for 1,000."""
+
+import asyncio
+import time
+
+import pytest
+from support.fakes.claimed_cluster import (
+    BOUND,
+    GIVEN,
+    allocate,
+    generated,
+    make_template,
+    pod_charge,
+    reviewed_pod,
+    serve_claims,
+)
+from support.harness.settlement import World, full_world, settling
+
+from ledger.kube.api.api_resources import CLAIMS
+
+PODS = 1_000
+PROCESSOR_SECONDS = 1.0
+
+
+async def all_charged(world: World, amounts: dict[str, int]) -> None:
+    left = PODS
+    while left:
+        await asyncio.sleep(0.5)
+        left = sum(pod_charge(world, f"p{number}") != amounts for number in range(PODS))
+
+
+@pytest.mark.alone
+async def test_thousand_allocations_are_settled_in_a_second():
+    async with full_world() as world:
+        serve_claims(world)
+        make_template(world)
+        async with settling(world):
+            await world.synced()
+            pods = [await reviewed_pod(world, f"p{number}") for number in range(PODS)]
+            claims = [generated(world, pod) for pod in pods]
+            await all_charged(world, BOUND)
+            before, started = len(world.asked), time.process_time()
+            for claim in claims:
+                finalizers = {"finalizers": ["resource.kubernetes.io/delete-protection"]}
+                world.server.update(CLAIMS.name, "red", claim, metadata=finalizers)
+                allocate(world, claim)
+            await all_charged(world, GIVEN)
+            seconds = time.process_time() - started
+            assert len(world.asked) - before == PODS
+            assert seconds < PROCESSOR_SECONDS, f"{seconds:.2f} s"
