@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from extender.settlement.allocated_devices import card_overlap
+from tests.e2e.harness.agreement import CLAIM_KEY
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.polling import eventually
 from tests.e2e.objects.pods import CARDS, MEMORY
@@ -23,7 +24,7 @@ from tests.e2e.resource_claims.support.claim_supply import (
     slice_of,
     whole_card,
 )
-from tests.e2e.resource_claims.support.claim_team import CLAIM_KEY, ClaimTeam
+from tests.e2e.resource_claims.support.claim_team import ClaimTeam
 from tests.e2e.scheduling.support.extender_requests import ExtenderClient
 from tests.e2e.scheduling.support.nodes import Shape, node
 
@@ -35,6 +36,7 @@ pytestmark = [
 ]
 
 SHARED_CARDS = [f"GPU-{H100_NODE}-{index}" for index in range(2)]
+ON_NODE = {"kubernetes.io/hostname": H100_NODE}
 OVERLAPPING = "gpuledger_cards_overlapping"
 
 
@@ -122,8 +124,8 @@ async def test_cards_of_slices_belong_to_the_allocator(yard: ClaimCluster) -> No
     # kube-scheduler's allocations are on the cards of the ledger: of a pod, and of a claim.
     await team.make(template("part", exactly(memory="7500Mi", cores="20")))
     await team.make(claim("own", exactly(memory="16Gi", cores="10")))
-    await team.make(pod_with("web", templates=("part",), node=H100_NODE))
-    await team.make(pod_with("user", claims=("own",), node=H100_NODE))
+    await team.make(pod_with("web", templates=("part",), on=ON_NODE))
+    await team.make(pod_with("user", claims=("own",), on=ON_NODE))
     await team.allocated(2)
     web, own = {"pods/web": 8_192}, {f"{CLAIM_KEY}own": 16_384}
     seen = await eventually(
