@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from hypothesis import strategies as st
+from support.oracles import resource_claim_oracle
 from support.oracles.device_expressions import accepts
 from support.oracles.resource_claim_oracle import DeviceSuppliers
 
@@ -174,3 +175,41 @@ def specs(draw: st.DrawFn, further: tuple[str, ...] = EXACT) -> Manifest:
             ]
         requests.append(request)
     return {"devices": {"requests": requests}}
+
+
+@st.composite
+def allocations(draw: st.DrawFn, spec: Manifest, supply: DeviceSuppliers) -> Manifest:
+    """Return a status with an allocation as kube-scheduler would make it, of any free devices."""
+    results: list[Manifest] = []
+    for request in spec["devices"]["requests"]:
+        form = request.get("exactly")
+        name = request["name"]
+        if form is None:
+            form = draw(st.sampled_from(request["firstAvailable"]))
+            name = f"{name}/{form['name']}"
+        fitting = resource_claim_oracle.fitting(form, supply)
+        if form.get("allocationMode") == "All":
+            pool = fitting[0][0].pool if fitting else ""
+            chosen = [each for each in fitting if each[0].pool == pool]
+        else:
+            count = min(int(form["count"]), 3) if fitting else 0
+            chosen = [draw(st.sampled_from(fitting)) for _ in range(count)]
+        for device, _ in chosen:
+            results.append(_result(name, form, device))
+    return {"allocation": {"devices": {"results": results[:32]}}}
+
+
+def _result(name: str, form: Manifest, device: resource_claim_oracle.CardDevice) -> Manifest:
+    place = {"driver": device.driver, "pool": device.pool, "device": device.content["name"]}
+    result: Manifest = {"request": name, **place}
+    if form.get("adminAccess"):
+        result["adminAccess"] = True
+    if device.is_shared:
+        asked = form.get("capacity", {}).get("requests", {})
+        taken = resource_claim_oracle.taken(device, asked)
+        assert taken is not None, "the device fits"
+        result["shareID"] = "7f0c1f44-0000-4000-8000-000000000000"
+        result["consumedCapacity"] = {
+            capacity: f"{amount * 1_000}m" for capacity, amount in taken.items()
+        }
+    return result

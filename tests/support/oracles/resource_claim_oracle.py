@@ -112,7 +112,7 @@ def bound_of(spec: Manifest, supply: DeviceSuppliers) -> Amounts | None:
 def is_servable(spec: Manifest, supply: DeviceSuppliers) -> bool:
     """Return whether each request, with each alternative, has a device that could serve it."""
     return all(
-        form.get("adminAccess") or _fitting(form, supply)
+        form.get("adminAccess") or fitting(form, supply)
         for request in spec.get("devices", {}).get("requests", ())
         for form in _forms(request)
     )
@@ -271,31 +271,31 @@ def _of_form(form: Manifest, room: int, supply: DeviceSuppliers) -> Amounts:
     """Return the most of a request that may have `room` devices."""
     if form.get("adminAccess"):
         return Counter()
-    fitting = _fitting(form, supply)
-    if not fitting:
+    candidates = fitting(form, supply)
+    if not candidates:
         return Counter()
     if form.get("allocationMode") == "All":
-        count = min(max(Counter(device.pool for device, _ in fitting).values()), room)
+        count = min(max(Counter(device.pool for device, _ in candidates).values()), room)
     else:
         count = int(form.get("count", 1))
     most: Amounts = Counter()
-    for _, used in fitting:
+    for _, used in candidates:
         most |= used
     times = Counter({name: amount * count for name, amount in most.items()})
-    return _typed(times, [device for device, _ in fitting], supply)
+    return _typed(times, [device for device, _ in candidates], supply)
 
 
-def _fitting(form: Manifest, supply: DeviceSuppliers) -> list[tuple[CardDevice, Amounts]]:
-    """Return the GPUs that could serve a request, and what it would take of each."""
+def fitting(form: Manifest, supply: DeviceSuppliers) -> list[tuple[CardDevice, Amounts]]:
+    """Return the GPUs that could serve a request, and what it would be charged for each."""
     asked = form.get("capacity", {}).get("requests", {})
-    fitting: list[tuple[CardDevice, Amounts]] = []
+    devices: list[tuple[CardDevice, Amounts]] = []
     for device in _accepted(form, supply):
         if device.driver not in supply.gpu_drivers:
             continue
         used = _consumed(device, asked)
         if used is not None:
-            fitting.append((device, used))
-    return fitting
+            devices.append((device, used))
+    return devices
 
 
 def _accepted(form: Manifest, supply: DeviceSuppliers) -> Iterator[CardDevice]:
@@ -311,7 +311,15 @@ def _accepted(form: Manifest, supply: DeviceSuppliers) -> Iterator[CardDevice]:
 
 
 def _consumed(device: CardDevice, asked: Mapping[str, str]) -> Amounts | None:
-    """Return the amounts that a request takes of a device, None if the device cannot serve it."""
+    """Return the charge of a request on a device, None if the device cannot serve it."""
+    capacities = taken(device, asked)
+    if capacities is None:
+        return None
+    return _amounts(capacities) if device.is_shared else _whole(device)
+
+
+def taken(device: CardDevice, asked: Mapping[str, str]) -> dict[str, Fraction] | None:
+    """Return the capacities that a request takes of a device, None if it cannot serve it."""
     own = f"{device.driver}/"
     plain: dict[str, Fraction] = {}
     for name, text in asked.items():
@@ -319,13 +327,13 @@ def _consumed(device: CardDevice, asked: Mapping[str, str]) -> Amounts | None:
         if short not in device.capacities or short in plain:
             return None
         plain[short] = quantity(text)
-    taken: dict[str, Fraction] = {}
+    consumed: dict[str, Fraction] = {}
     for name, capacity in device.capacities.items():
         rounded = _rounded(plain.get(name), capacity)
         if rounded is None or rounded > quantity(capacity["value"]):
             return None
-        taken[name] = rounded
-    return _amounts(taken) if device.is_shared else _whole(device)
+        consumed[name] = rounded
+    return consumed
 
 
 def _rounded(asked: Fraction | None, capacity: Manifest) -> Fraction | None:
@@ -352,8 +360,8 @@ def _whole(device: CardDevice) -> Amounts:
     return Counter({CARDS: 1, MEMORY: ceil(memory / MEBIBYTE), CORES: FULL_CORES})
 
 
-def _amounts(taken: Mapping[str, Fraction]) -> Amounts:
-    memory, cores = taken["memory"], taken["cores"]
+def _amounts(consumed: Mapping[str, Fraction]) -> Amounts:
+    memory, cores = consumed["memory"], consumed["cores"]
     return Counter({CARDS: 1, MEMORY: ceil(memory / MEBIBYTE), CORES: ceil(cores)})
 
 
