@@ -45,6 +45,7 @@ pytestmark = [
 ]
 
 COUNT_MAX: Final = 2**63 - 1
+EXTENDED: Final = "resource.kubernetes.io/extended-resource-claim"
 CONTROLLER: Final = "system:serviceaccount:kube-system:resource-claim-controller"
 SMALL: Final = "7500Mi"
 SMALL_BOUND: Final = 10_240
@@ -212,23 +213,48 @@ async def test_a_template_that_comes_later_is_charged_with_its_claim(team: Claim
 
 
 async def test_a_claim_that_names_a_pod_is_charged_itself(
-    team: ClaimTeam,
+    team: ClaimTeam, yard: ClaimCluster
 ) -> None:
     await team.open(memory=3 * SMALL_BOUND)
-    await team.make(template("part", exactly(memory=SMALL)))
-    [pod] = await team.make(pod_with("web", templates=("part",), on=team.gate))
-    await team.claims_are(1)
-    await team.charge_is(memory=SMALL_BOUND)
-    forged = of_pod(pod, "forged", exactly(memory=SMALL))
-    assert (await team.attempt(forged, TENANT)).status == 201
-    await team.charge_is(memory=2 * SMALL_BOUND)
-    second = of_pod(pod, "second", exactly(memory=SMALL))
-    assert (await team.attempt(second, CONTROLLER)).status == 201
+    part = exactly(memory=SMALL)
+    await team.make(template("part", part))
+    with yard.paused_controllers():
+        [a, b] = await team.make(
+            *(pod_with(name, templates=("part",), on=team.gate) for name in ("a", "b"))
+        )
+        await team.charge_is(memory=2 * SMALL_BOUND)
+        # It is what the controller would make, and no other claim of the pod exists.
+        assert (await team.attempt(of_pod(a, "forged", part), TENANT)).status == 201
+        reserved = [row["key"] for row in await team.reservations()]
+        assert reserved == ["pods/a", "pods/b", f"{CLAIM_KEY}forged"]
+        # The pod's charge for its only claim is now the charge of this claim.
+        await team.charge_is(memory=2 * SMALL_BOUND)
+        assert (await team.attempt(of_pod(b, "real", part), CONTROLLER)).status == 201
+        await team.charge_is(memory=2 * SMALL_BOUND)
+        assert await team.holder(f"{CLAIM_KEY}real") is None
+        assert (await team.attempt(of_pod(b, "second", part), CONTROLLER)).status == 201
+        await team.charge_is(memory=3 * SMALL_BOUND)
+        for user in (TENANT, CONTROLLER, "system:kube-scheduler"):
+            more = of_pod(b, "more", exactly(memory="1Gi"), use="t1")
+            more["metadata"]["annotations"] |= {EXTENDED: "true"}
+            await team.refused(more, "QuotaExceeded", user=user)
+    await team.claims_are(3)
     await team.charge_is(memory=3 * SMALL_BOUND)
-    for user in (TENANT, CONTROLLER, "system:kube-scheduler"):
-        more = of_pod(pod, "more", exactly(memory="1Gi"), use="t1")
-        more["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] = "true"
-        await team.refused(more, "QuotaExceeded", user=user)
+
+
+async def test_a_pod_keeps_its_charge_when_its_claim_is_deleted(team: ClaimTeam) -> None:
+    await team.open(memory=SMALL_BOUND)
+    await team.make(template("part", exactly(memory=SMALL)))
+    await team.make(pod_with("web", templates=("part",), on=ON_H100))
+    [made] = await team.allocated(1)
+    await team.charge_is(memory=SMALL_CONSUMED)
+    # The claim is in use, so it keeps its allocation until the pod is gone.
+    await team.remove("ResourceClaim", made["metadata"]["name"])
+    await ledger_is_cluster(team)
+    await team.charge_is(memory=SMALL_CONSUMED)
+    await team.remove("Pod", "web")
+    await team.claims_are(0)
+    await team.charge_is(memory=0)
 
 
 async def test_two_claims_race_for_the_last_room_and_one_gets_it(team: ClaimTeam) -> None:

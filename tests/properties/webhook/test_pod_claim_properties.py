@@ -74,7 +74,7 @@ specs = st.builds(spec_of, st.integers(1, 20), st.integers(1, 2))
 @st.composite
 def given_devices(draw: st.DrawFn, spec: Manifest) -> Manifest:
     """Return the status of a claim of this spec, allocated."""
-    form = spec["devices"]["requests"][0]["exactly"]
+    form: Manifest = spec["devices"]["requests"][0]["exactly"]
     asked = int(form["capacity"]["requests"]["memory"].removesuffix("Gi"))
     results = []
     for _ in range(form["count"]):
@@ -95,7 +95,7 @@ def given_devices(draw: st.DrawFn, spec: Manifest) -> Manifest:
 @st.composite
 def stored_pods(draw: st.DrawFn) -> tuple[list[Manifest], list[Manifest], list[Manifest], set[str]]:
     """Return two pods of templates, the templates, the claims, and the uids of those apart."""
-    templates = [
+    templates: list[Manifest] = [
         {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaimTemplate",

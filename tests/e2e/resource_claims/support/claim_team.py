@@ -183,3 +183,8 @@ class ClaimTeam(Team):
         """Return the holder with a key, None if nothing is charged there."""
         rows = await self.service.get("/v1/holders", namespace=self.namespace, pods="true")
         return next((row for row in rows if row["key"] == key), None)
+
+    async def reservations(self) -> list[Row]:
+        """Return the reservations of reviews here, oldest first, from the log."""
+        events = await self.service.events(self.namespace)
+        return [event for event in events if event["type"] == "Reserved"]
