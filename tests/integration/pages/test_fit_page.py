@@ -44,8 +44,9 @@ def test_pod_that_fits_gets_the_nodes_of_the_command(visit: Visit, day_store: Pa
     shown = ask(visit, text, "notebooks")
     done = gpuledger("fit", "-f", "-", *WHERE, store=day_store, stdin=text)
     assert done.status == 0, done
-    assert "allowed" in shown
-    assert "it fits" in shown
+    assert "Allowed: there is room." in shown
+    assert "allowed Allowed" not in shown
+    assert "It fits." in shown
     assert "gpu-l4-2" in shown
     assert "gpu-l4-2" in done.out
 
@@ -56,7 +57,7 @@ def test_pod_over_its_quota_gets_the_sentence_of_the_denial(visit: Visit, day_st
     explained = gpuledger("explain", "-f", "-", *WHERE, store=day_store, stdin=text)
     sentence = "Pod new-pod would need 20000 MiB"
     assert sentence in explained.out + explained.err
-    assert "denied" in shown
+    assert "Denied:" in shown
     assert sentence in shown
 
 
@@ -65,6 +66,17 @@ def test_manifest_and_namespace_stay_in_the_form(visit: Visit) -> None:
     ask(visit, text, "notebooks")
     assert visit.page.locator("#fit-manifest").input_value().strip() == text
     assert visit.page.locator("#fit-namespace").input_value() == "notebooks"
+
+
+def test_answer_and_problem_are_seen_without_scrolling(visit: Visit) -> None:
+    visit.resize(1_280, 720)
+    for text in (manifest(1, 1_000), "{"):
+        ask(visit, text, "notebooks")
+        seen = visit.page.locator("#fit-answer, #fit-problem")
+        box = seen.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < 720
+    visit.complaints[:] = [text for text in visit.complaints if "status of 4" not in text]
 
 
 def test_answer_has_no_accessibility_findings(visit: Visit) -> None:
