@@ -8,8 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from gpuledger.manifest_fit.fit_report import FitReport
-from webhook.admission.explanation import Explanation
+from gpuledger.manifest_fit.fit_report import DecidedFit
 from webhook.gates.waiting_report import WaitingRow
 
 WAITING_MAX: Final = 500
@@ -29,11 +28,35 @@ class LogHealth(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
+class ManifestQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A manifest to fit, JSON or YAML, as of `at`, "" for now.
+
+    `namespace` and `user` are used where the manifest has none; "" for neither. `cluster` is the
+    cluster of the source if it has one, "" for the source's default. The report of a `restricted`
+    question, for a viewer who may not list the cards of all namespaces, names no node, no card and
+    no pod of another namespace. With `own_holders`, for one who may not list the holders there, the
+    decision names no other namespace.
+    """
+
+    manifest: bytes
+    namespace: str
+    user: str
+    cluster: str
+    at: str
+    restricted: bool
+    own_holders: bool
+
+
 class PageSource(Protocol):
     """Answers about facts that the projection does not have. Each call has its own deadline.
 
     Raises PageError: 503 when the source cannot answer, 400 for an invalid body.
     """
+
+    @property
+    def cluster(self) -> str:
+        """The only cluster about whose manifests the source decides, "" for any of the ledger."""
+        ...
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
         """Return the first waiting pods of a namespace, "" for all, at most `WAITING_MAX`.
@@ -46,30 +69,9 @@ class PageSource(Protocol):
         """Return the state of the log."""
         ...
 
-    async def explain(
-        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
-    ) -> Explanation:
-        """Return the decision about a manifest, JSON or YAML; nothing is reserved.
+    async def fit(self, question: ManifestQuestion) -> DecidedFit:
+        """Return the decision about a manifest and the nodes on which its pods fit.
 
-        `namespace` and `user` are used where the manifest has none; "" for neither. With
-        `own_holders`, for a viewer who may not list the holders of all namespaces, the decision
-        names no other namespace.
-        """
-        ...
-
-    async def fit(
-        self,
-        manifest: bytes,
-        namespace: str,
-        user: str,
-        *,
-        at: str,
-        restricted: bool,
-        own_holders: bool,
-    ) -> FitReport:
-        """Return the nodes on which a manifest's pods fit, as of `at`, "" for now.
-
-        A `restricted` report, for a viewer who may not list the cards of all namespaces, names no
-        node, no card and no pod of another namespace. The others are those of `explain`.
+        Nothing is reserved.
         """
         ...

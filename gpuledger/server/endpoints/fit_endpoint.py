@@ -76,7 +76,7 @@ class FitEndpoint:
 
     async def _answer(self, request: Request, body: bytes) -> Response:
         try:
-            report = await self._live.fit(await _question(request, body))
+            report = (await self._live.fit(await _question(request, body))).report
         except (BadReview, InvalidCardRequest) as error:
             return await _invalid(body, error)
         except tuple(_REFUSALS) as error:

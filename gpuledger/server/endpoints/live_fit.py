@@ -15,7 +15,7 @@ import msgspec
 
 from gpuledger.cli import manifest_document
 from gpuledger.cli.manifest_document import ManifestProblem
-from gpuledger.manifest_fit.fit_report import FitReport
+from gpuledger.manifest_fit.fit_report import DecidedFit, FitReport
 from gpuledger.manifest_fit.manifest_pods import card_requests
 from gpuledger.server.follower.follower_supervisor import FollowerSupervisor, FollowerUnavailable
 from ledger.runtime.settings.settings import Settings
@@ -83,16 +83,8 @@ class LiveFit:
         self._fitting: Counter[str] = Counter()
         self._reading = asyncio.Lock()
 
-    async def explain(self, question: LiveFitQuestion) -> Explanation:
-        """Return the decision of the webhook about a manifest.
-
-        Raises ManifestProblem, OtherNamespace, NamespaceMissing, BadReview and TimeoutError.
-        """
-        until = time.monotonic() + self._settings.admission_deadline_seconds
-        return await self._explained(await self._as_json(question.manifest, until), question, until)
-
-    async def fit(self, question: LiveFitQuestion) -> FitReport:
-        """Return where the pods of a manifest fit.
+    async def fit(self, question: LiveFitQuestion) -> DecidedFit:
+        """Return the decision of the webhook about a manifest, and where its pods fit.
 
         Raises ManifestProblem, OtherNamespace, NamespaceMissing, BadReview, InvalidCardRequest,
         FitsBusy, FollowerUnavailable and TimeoutError.
@@ -100,7 +92,7 @@ class LiveFit:
         with self._place(question.namespace or ""):
             return await self._fit(question)
 
-    async def _fit(self, question: LiveFitQuestion) -> FitReport:
+    async def _fit(self, question: LiveFitQuestion) -> DecidedFit:
         until = time.monotonic() + self._settings.admission_deadline_seconds
         body = await self._as_json(question.manifest, until)
         explained = await self._explained(body, question, until)
@@ -117,7 +109,7 @@ class LiveFit:
             position=self._position(),
             seconds=_left(until),
         )
-        return FitReport(
+        report = FitReport(
             answer.position,
             where,
             all(pod.fits for pod in answer.pods),
@@ -126,6 +118,7 @@ class LiveFit:
             answer.pods,
             question.restricted,
         )
+        return DecidedFit(explained, report)
 
     async def _as_json(self, manifest: bytes, until: float) -> bytes:
         """Return a manifest as JSON, until a monotonic time; one of YAML is read at a time.

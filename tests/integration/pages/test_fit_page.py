@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 from support.browser import axe
 from support.browser.chromium import Visit, visiting
 from support.harness.command_line import gpuledger
+from support.servers.page_process import page_process
 
 pytestmark = pytest.mark.integration
 
@@ -59,6 +60,18 @@ def test_pod_over_its_quota_gets_the_sentence_of_the_denial(visit: Visit, day_st
     assert sentence in explained.out + explained.err
     assert "Denied:" in shown
     assert sentence in shown
+
+
+def test_pages_of_several_clusters_offer_a_choice(browser: Browser, day_store: Path) -> None:
+    with page_process(day_store) as process, visiting(browser, process.origin) as opened:
+        opened.open("/page/fit")
+        assert axe.findings(opened.page) == []
+        offered = opened.page.locator("#fit-cluster option").all_inner_texts()
+        assert offered == ["berlin", "oslo"]
+        opened.page.get_by_label("Cluster").select_option("oslo")
+        shown = ask(opened, manifest(1, 1_000), "vision")
+        assert "Answer for namespace vision of cluster oslo" in shown
+        assert opened.page.locator("#fit-cluster").input_value() == "oslo"
 
 
 def test_manifest_and_namespace_stay_in_the_form(visit: Visit) -> None:
