@@ -32,6 +32,8 @@ class DenialRow(msgspec.Struct, frozen=True):
     own holders of the first short line of the newest as texts.
     """
 
+    cluster: str
+    namespace: str
     time: str
     position: int
     key: str
@@ -51,8 +53,8 @@ class DenialRow(msgspec.Struct, frozen=True):
 def denial_rows(denials: Sequence[PastDenial], limit: int) -> tuple[list[DenialRow], int]:
     """Return at most `limit` rows of denials, newest first, and the number of denials in them.
 
-    Denials are equal if kind of object, user, demand, reason and numbers are: a controller asks for
-    the same again and again, for each pod by a new name.
+    Denials are equal if namespace, kind of object, user, demand, reason and numbers are: a
+    controller asks for the same again and again, for each pod by a new name.
     """
     groups: dict[_Cause, list[PastDenial]] = {}
     for counted, past in enumerate(denials):
@@ -70,7 +72,14 @@ def _cause(past: PastDenial) -> _Cause:
     # The message of a denial without numbers is its cause; other messages name the object.
     text = past.denial.message if not lines else ""
     kind = past.key.partition("/")[0]
-    return kind, past.actor, f"{past.denial.reason} {text}", amounts_text(past.amounts), lines
+    where = f"{past.cluster}/{past.namespace}"
+    return (
+        f"{where} {kind}",
+        past.actor,
+        f"{past.denial.reason} {text}",
+        amounts_text(past.amounts),
+        lines,
+    )
 
 
 def _row(group: list[PastDenial]) -> DenialRow:
@@ -85,6 +94,8 @@ def _row(group: list[PastDenial]) -> DenialRow:
 def _denial_row(past: PastDenial) -> DenialRow:
     denial = past.denial
     return DenialRow(
+        past.cluster,
+        past.namespace,
         second_text(past.time),
         past.position,
         past.key,

@@ -9,6 +9,7 @@ from gpuledger.page.contents.chosen_namespace import chosen_namespace
 from gpuledger.page.contents.denial_rows import DenialRow, denial_rows
 from gpuledger.page.contents.fitting_requests import FittingRequest, fitting_requests
 from gpuledger.page.contents.wait_estimate import wait_estimate
+from gpuledger.page.contents.waiting_pods import waiting_pods
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.quantity_texts import second_text
@@ -206,17 +207,11 @@ async def _waiting(
     """Return the first waiting pods, the basis of their estimates, and how many more wait."""
     if not await request.may("waiting", place.name):
         return None, "You may not list waiting.gpuledger.io in this namespace.", 0
-    if request.is_past:
-        return None, "The log does not record waiting pods, so the past shows none.", 0
-    rows = await request.source.waiting(place.name)
+    rows, note = await waiting_pods(request, place.name, place.cluster)
     if rows is None:
-        return (
-            None,
-            "The log does not record waiting pods. The service of the cluster lists them.",
-            0,
-        )
+        return None, note, 0
     own = sorted(
-        (row for row in rows if (row.cluster, row.namespace) == (place.cluster, place.name)),
+        (row for row in rows if row.namespace == place.name),
         key=lambda row: (not row.place, row.place),
     )
     if not own:

@@ -131,7 +131,7 @@ async def test_waiting_pods_are_counted_where_they_are_known(projection: Path) -
     assert "oldest since 2026-01-02T00:00:00Z" in text
     assert "or more" not in text
     many = [waiting(number) for number in range(WAITING_MAX)]
-    assert "500 or more" in await shown(projection, source=FakeSource(waiting=many))
+    assert ">500</a> or more" in await shown(projection, source=FakeSource(waiting=many))
     assert "not known here" in await shown(projection, source=FakeSource(waiting=None))
 
 
