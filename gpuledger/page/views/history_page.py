@@ -10,7 +10,7 @@ from gpuledger.page.contents.amount_lists import amounts_text
 from gpuledger.page.contents.chosen_quota import ChosenQuota, chosen_quota
 from gpuledger.page.contents.event_rows import EventRow, event_row
 from gpuledger.page.contents.history_period import HistoryPeriod, history_period
-from gpuledger.page.contents.step_chart import StepChart, step_chart
+from gpuledger.page.contents.step_chart import EventMark, StepChart, step_chart
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.quantity_texts import second_text
@@ -190,9 +190,9 @@ async def _events(
     return rows, request.here(before=f"{more[0]}.{more[1]}") if more else ""
 
 
-def _marks(events: list[HistoryEvent], steps: UsageSteps, key: str) -> list[tuple[int, str, str]]:
+def _marks(events: list[HistoryEvent], steps: UsageSteps, key: str) -> list[EventMark]:
     """Return the marks of the changes of the limit, and of the listed events on a line."""
-    marks = []
+    marks = list[EventMark]()
     points = steps.lines[key]
     for before, after in pairwise(points):
         if before.limit != after.limit:
@@ -202,7 +202,7 @@ def _marks(events: list[HistoryEvent], steps: UsageSteps, key: str) -> list[tupl
             if posting.resource == key and posting.delta:
                 title = f"{second_text(event.time)} {event.type} {event.key}: {posting.delta:+,}"
                 marks.append((_microseconds(event.time), "event", title))
-    return marks[-_MARKS_MAX:]
+    return marks
 
 
 def _microseconds(time: str) -> int:
@@ -210,7 +210,7 @@ def _microseconds(time: str) -> int:
 
 
 def _line(
-    key: str, points: list[UsagePoint], period: HistoryPeriod, marks: list[tuple[int, str, str]]
+    key: str, points: list[UsagePoint], period: HistoryPeriod, marks: list[EventMark]
 ) -> LineHistory:
     chart = step_chart(points, period.begin, period.end, marks)
     return LineHistory(key, chart, points[0], points[-1])
@@ -248,9 +248,6 @@ def _change(change: HolderChange) -> ChangeRow:
         change.key, change.root, amounts_text(change.before), amounts_text(change.after)
     )
 
-
-_MARKS_MAX: Final = 60
-"""Marks of a chart."""
 
 HISTORY: Final = PageDefinition(
     path="/history",

@@ -5,7 +5,7 @@ import pytest
 from gpuledger.page.contents.amount_lists import RESOURCES_MAX, amounts_text
 from gpuledger.page.contents.duration_text import duration_text
 from gpuledger.page.contents.fitting_requests import FittingRequest, fitting_requests
-from gpuledger.page.contents.step_chart import HEIGHT, WIDTH, step_chart
+from gpuledger.page.contents.step_chart import HEIGHT, TICK_TOP, WIDTH, step_chart
 from gpuledger.page.contents.wait_estimate import wait_estimate
 from gpuledger.page.quantity_texts import second_text, time_text, with_breaks
 from projections.queries.quota_usage import Usage
@@ -13,6 +13,7 @@ from projections.queries.tenants.card_room import CardRoom, FreeShare
 from projections.queries.tenants.past_lifetimes import PastLifetimes
 from projections.queries.timeline.usage_steps import UsagePoint
 
+KINDS = ("event", "limit-change")
 HOUR = 3_600_000_000
 EMPTY = FreeShare(16_000, 100, 10, whole=True)
 HALF = FreeShare(8_000, 50, 9, whole=False)
@@ -96,7 +97,19 @@ def test_a_chart_has_steps_marks_within_and_the_highest_amount() -> None:
     assert chart.top == 10
     assert chart.limit == f"M0 40H{WIDTH}V120H{WIDTH}"
     assert chart.used == f"M0 160H500V0H{WIDTH}V200H{WIDTH}V{HEIGHT}H0Z"
-    assert [(mark.x, mark.title) for mark in chart.marks] == [(500, "e")]
+    assert [(tick.x, tick.title) for tick in chart.ticks] == [(500, "e")]
+
+
+def test_many_events_are_few_ticks_below_the_areas_of_a_chart() -> None:
+    points, second = [UsagePoint(1, HOUR, 8, 2, 0)], 1_000_000
+    marks = [(HOUR + n * second, kind, f"{kind} {n}") for n in range(1_000) for kind in KINDS]
+    ticks = step_chart(points, HOUR, HOUR + 1_000 * second, marks).ticks
+    assert [sum(tick.kind == kind for tick in ticks) for kind in KINDS] == [100, 100]
+    assert all(HEIGHT < TICK_TOP < tick.bottom <= HEIGHT + 30 for tick in ticks)
+    assert ticks[0].title == "10 events, 1970-01-01T01:00:00Z to 1970-01-01T01:00:09Z"
+    assert ticks[-1].title.startswith("10 changes of the limit")
+    (alone,) = step_chart(points, HOUR, HOUR + 1_000 * second, marks[:1]).ticks
+    assert alone.bottom < ticks[0].bottom
 
 
 def test_a_chart_of_one_moment_stays_within_its_place() -> None:

@@ -207,7 +207,7 @@ async def test_the_history_marks_and_lists_events_and_the_difference(
     text = (await tenant.get(f"/page/history?account={OWN}&from=0&to={LAST - 1}")).text
     assert 'class="chart-limit-change"><title>limit 12 to 8' in text
     assert "pods/p1: +2</title>" in text
-    assert text.count("<path class=") == 3 + 1
+    assert text.count("<path class=") == 4 + 1
     assert "Holders that came" in text
     went = (await tenant.get(f"/page/history?account={OWN}&from={LAST - 1}")).text
     assert "Holders that went" in went
