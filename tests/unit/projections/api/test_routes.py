@@ -257,12 +257,17 @@ async def test_what_cannot_be_understood_is_refused_by_name(
     assert error["message"]
 
 
+@pytest.mark.parametrize(
+    ("host", "remedy"), [("localhost", "gpuledger serve"), ("ledger", "projection_unreadable")]
+)
 async def test_answer_has_a_remedy_when_no_projection_exists(
-    tmp_path: Path,
+    tmp_path: Path, host: str, remedy: str
 ) -> None:
     readers = Readers(tmp_path / "ledger.sqlite")
     transport = httpx2.ASGITransport(app=Starlette(routes=routes(readers)))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://ledger") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
         answer = await client.get("/v1/usage")
     assert answer.status_code == 503
-    assert "gpuledger serve" in answer.json()["error"]["message"]
+    message = answer.json()["error"]["message"]
+    assert remedy in message
+    assert (str(tmp_path) in message) == (host == "localhost"), "a path is for this machine"
