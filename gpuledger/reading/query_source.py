@@ -157,13 +157,24 @@ def _context(settings: Settings) -> "KubeContext | None":
     paths, given = kubeconfig_files.paths_of(settings.kubeconfig, os.environ), settings.kubeconfig
     if given or any(path.exists() for path in paths):
         return kubeconfig_files.load_context(paths, settings.context, given=bool(given))
-    return None if settings.context else cluster_access.context_of_pod(os.environ)
+    if settings.context:
+        raise CommandError(
+            Exit.USAGE,
+            f"there is no context {settings.context!r}, because there is no kubeconfig at"
+            f" {_joined(paths)}: name a file with --kubeconfig (KUBECONFIG), a service with"
+            " --server, or leave --context (GPULEDGER_CONTEXT) out",
+        )
+    return cluster_access.context_of_pod(os.environ)
+
+
+def _joined(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths))
 
 
 def _nothing(settings: Settings) -> str:
     from gpuledger.reading import kubeconfig_files
 
-    places = ", ".join(map(str, kubeconfig_files.paths_of(settings.kubeconfig, os.environ)))
+    places = _joined(kubeconfig_files.paths_of(settings.kubeconfig, os.environ))
     return (
         f"there is no store at {Path(settings.store_dir).absolute()}, and no kubeconfig at"
         f" {places}: start `gpuledger serve` there, or name another place with --store-dir"
