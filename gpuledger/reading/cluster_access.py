@@ -113,9 +113,28 @@ def _provided(provider: Mapping[str, object]) -> str:
     return token
 
 
+def _refuse_parts(user: UserAccess) -> None:
+    """Refuse parts of an impersonation without a name, as kubectl does. Raises CommandError.
+
+    The API server would take the request for one of the user itself, whose rights may be wider.
+    """
+    parts = {
+        "as-uid": user.impersonate_uid,
+        "as-groups": user.impersonate_groups,
+        "as-user-extra": user.impersonate_extra,
+    }
+    if given := [field for field, value in parts.items() if value]:
+        raise CommandError(
+            Exit.USAGE,
+            f"the user of the kubeconfig has {', '.join(given)} without `as`: add the name of the"
+            f" user to act as, or remove {'it' if len(given) == 1 else 'them'}",
+        )
+
+
 def _impersonation(user: UserAccess) -> Headers:
-    """Return the headers of a user that acts as another."""
+    """Return the headers of a user that acts as another. Raises CommandError without its name."""
     if not user.impersonate:
+        _refuse_parts(user)
         return []
     headers = [("Impersonate-User", user.impersonate)]
     if user.impersonate_uid:
