@@ -20,6 +20,7 @@ from ledger.runtime.settings.settings import Settings
 
 if TYPE_CHECKING:
     from gpuledger.reading.kubeconfig_files import KubeContext
+    from gpuledger.reading.request_credentials import RequestCredentials
     from gpuledger.reading.service_connection import ServiceConnection
 
 COMMAND_LINE: Final = "command line"
@@ -132,19 +133,28 @@ def _to_service(settings: Settings) -> "ServiceConnection":
         raise CommandError(
             Exit.USAGE, f"server = {url}: http shows the token to the network; give an https URL"
         )
-    token = settings.token
-    if settings.token_file:
-        token = access_files.token_in("token_file", settings.token_file)
-    elif token:
-        token = access_files.usable_token("token", token)
+    credentials = _credentials(settings)
     address = ServiceAddress(
         url,
         f"service {url}",
         "get a new token, such as by `kubectl create token`, and give it with --token-file or"
         " GPULEDGER_TOKEN",
     )
-    headers = [("Authorization", f"Bearer {token}")] if token else []
-    return ServiceConnection(address, tls=tls, headers=headers)
+    return ServiceConnection(address, tls=tls, credentials=credentials)
+
+
+def _credentials(settings: Settings) -> "RequestCredentials":
+    """Return the credentials for the service of the setting server. Raises CommandError."""
+    from gpuledger.reading.access_files import usable_token
+    from gpuledger.reading.request_credentials import (
+        FixedCredentials,
+        TokenFileCredentials,
+        bearer,
+    )
+
+    if settings.token_file:
+        return TokenFileCredentials("token_file", settings.token_file)
+    return FixedCredentials(bearer(usable_token("token", settings.token)) if settings.token else [])
 
 
 def _context(settings: Settings) -> "KubeContext | None":
@@ -194,7 +204,7 @@ async def _to_cluster(context: "KubeContext") -> "ServiceConnection":
         raise CommandError(
             Exit.USAGE, f"{context.origin}: server {url} is not an https URL: correct it"
         )
-    tls, headers = await access_of(context)
+    tls, credentials, headers = await access_of(context)
     address = ServiceAddress(
         url,
         f"{context.origin} at {url}",
@@ -203,4 +213,4 @@ async def _to_cluster(context: "KubeContext") -> "ServiceConnection":
         server_name=cluster.tls_server_name or None,
         proxy=cluster.proxy_url or None,
     )
-    return ServiceConnection(address, tls=tls, headers=headers)
+    return ServiceConnection(address, tls=tls, credentials=credentials, headers=headers)

@@ -29,7 +29,8 @@ def context(**user: Any) -> KubeContext:
     ],
 )
 async def test_a_user_has_its_header(user: dict[str, Any], headers: list[tuple[str, str]]) -> None:
-    assert (await access_of(context(**user)))[1] == headers
+    _, credentials, _ = await access_of(context(**user))
+    assert await credentials.headers() == headers
 
 
 @pytest.mark.parametrize("config", [None, {"id-token": ""}, {"id-token": 1}])
@@ -54,7 +55,7 @@ async def test_parts_of_another_user_need_its_name(user: dict[str, Any], named: 
         await access_of(context(token="t", **user))
     assert refused.value.status is Exit.USAGE
     assert "add the name of the user" in str(refused.value)
-    assert (await access_of(context(token="t", impersonate_groups=[])))[1]
+    assert (await access_of(context(token="t", impersonate_groups=[])))[2] == []
 
 
 def test_the_service_account_of_a_pod_is_a_context(tmp_path: Path) -> None:
