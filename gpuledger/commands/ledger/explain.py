@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, ObjectOutput, show_object
+from gpuledger.cli.output import Format, ObjectOutput, show_object, write_line
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 _OF_STORE: Final = ("cluster", "workload_kinds")
@@ -59,7 +59,7 @@ async def explain(
     async with ledger_queries(loaded, of_store=_OF_STORE) as queries:
         explanation = await queries.explain(file, namespace, username)
     if output is Format.TABLE:
-        typer.echo(explanation.answer)
+        write_line(explanation.answer)
         for warning in explanation.warnings:
             typer.echo(f"Warning: {warning}", err=True)
     else:

@@ -7,7 +7,15 @@ import typer
 from msgspec.structs import replace
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, ObjectOutput, Output, announce, show_object, show_rows
+from gpuledger.cli.output import (
+    Format,
+    ObjectOutput,
+    Output,
+    announce,
+    show_object,
+    show_rows,
+    write_line,
+)
 from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
 from gpuledger.cli.tables.display_texts import NOTHING
 from gpuledger.cli.tables.table_columns import (
@@ -148,7 +156,7 @@ def _print(state: "TopState") -> None:
     announce(state.position, state.head)
     show_rows(state.quotas, QUOTAS, Format.TABLE, "No quotas found.")
     if state.cards:
-        typer.echo()
+        write_line()
     show_rows(state.cards, CARDS, Format.TABLE, state.note or "No cards found.")
 
 
