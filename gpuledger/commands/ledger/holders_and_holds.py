@@ -6,7 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_rows
-from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
+from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace, OptionalLimit
 from gpuledger.cli.tables.display_texts import amounts_text
 from gpuledger.cli.tables.table_columns import (
     CLUSTER,
@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
         "gpuledger holders -n team-a",
         "gpuledger holders -n team-a --root deployments.apps/web",
         "gpuledger holders --at 1200 -o yaml",
+        "gpuledger holders -A --limit 20",
         takes=READING,
     )(holders)
     command(app, "gpuledger holds", "gpuledger holds -n team-a -o json", takes=READING)(holds)
@@ -45,7 +46,7 @@ def register(app: typer.Typer) -> None:
     )(waiting)
 
 
-async def holders(
+async def holders(  # noqa: PLR0913 - every option is one
     loaded: LoadedSettings,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -58,6 +59,7 @@ async def holders(
         str,
         typer.Option("--root", metavar="KEY", help="Only the pods of this root, as KEY shows it."),
     ] = "",
+    limit: OptionalLimit = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show who is charged how much.
@@ -71,9 +73,11 @@ async def holders(
 
     async with ledger_queries(loaded) as queries:
         scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
-        answer = await queries.holders(scope, at=at, pods=pods, root=root)
+        answer = await queries.holders(scope, at=at, pods=pods, root=root, limit=limit or 0)
     answer.announce()
     show_rows(answer.rows, _HOLDERS, output, "No holders found.", namespace=scope.namespace)
+    if answer.more:
+        typer.echo("There is more: raise --limit.", err=True)
 
 
 async def holds(
