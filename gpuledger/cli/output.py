@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from gpuledger.cli.prose import note
 from gpuledger.cli.tables import table_layout
 from gpuledger.cli.tables.csv_rows import csv_header, csv_line
 from gpuledger.cli.tables.display_texts import columns_of
@@ -91,7 +92,7 @@ def show_rows(
     elif output is Format.CSV:
         _show_csv(rows, listing)
     elif not rows:
-        typer.echo(nothing, err=True)
+        note(nothing)
     elif output is Format.NAME:
         column = listing.name_column()
         for name in dict.fromkeys(column.harmless_cell(row) for row in rows):
@@ -139,7 +140,7 @@ def write_line(text: str = "") -> None:
 
 def announce(position: int, head: int) -> None:
     """Print on standard error as of which position an answer is, and the last one."""
-    typer.echo(f"As of position {position} of {head}.", err=True)
+    note(f"As of position {position} of {head}.")
 
 
 def view_lines(
@@ -222,7 +223,7 @@ def _show_table(rows: Sequence[Any], listing: Listing, output: Format, namespace
         _write_table(table.header, table.lines)
         if table.left_out:
             left_out = ", ".join(table.left_out)
-            typer.echo(f"No room for {left_out}: widen the terminal, or give -o wide.", err=True)
+            note(f"No room for {left_out}: widen the terminal, or give -o wide.")
         return
     if output is Format.TABLE:
         columns, cells = _view(rows, listing, namespace)

@@ -6,6 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_rows
+from gpuledger.cli.prose import note
 from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace, OptionalLimit
 from gpuledger.cli.tables.display_texts import amounts_text
 from gpuledger.cli.tables.table_columns import (
@@ -77,7 +78,7 @@ async def holders(  # noqa: PLR0913 - every option is one
     answer.announce()
     show_rows(answer.rows, _HOLDERS, output, "No holders found.", namespace=scope.namespace)
     if answer.more:
-        typer.echo("There is more: raise --limit.", err=True)
+        note("There is more: raise --limit.")
 
 
 async def holds(

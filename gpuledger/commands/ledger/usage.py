@@ -15,6 +15,7 @@ from gpuledger.cli.output import (
     show_rows,
     write_line,
 )
+from gpuledger.cli.prose import note
 from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
 from gpuledger.cli.tables.display_texts import NOTHING
 from gpuledger.cli.tables.table_columns import (
@@ -171,7 +172,7 @@ def _print_lines(state: "TopState", output: Format) -> None:
     announce(state.position, state.head)
     show_rows(list(top_lines(state)), LINES, output, "No quotas and no cards found.")
     if state.note:
-        typer.echo(state.note, err=True)
+        note(state.note)
 
 
 def _unread(row: Any) -> str:
