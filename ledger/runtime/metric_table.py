@@ -222,7 +222,8 @@ METRICS: Final = (
     Metric(
         "status_writes_total",
         MetricKind.COUNTER,
-        "Writes of the status of quotas: done, in conflict with another write, or failed.",
+        "Writes of the status of quotas and policies: done, in conflict with another write, or"
+        " failed.",
         ("resource", "outcome"),
     ),
     Metric(
