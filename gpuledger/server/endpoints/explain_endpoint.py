@@ -65,15 +65,15 @@ class ExplainEndpoint:
         return Response(msgspec.json.encode(explanation), media_type="application/json")
 
     async def _explanation(self, request: Request, held: BudgetShare) -> Explanation:
-        seconds = self._settings.admission_deadline_seconds
-        until = asyncio.get_running_loop().time() + seconds
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._settings.admission_deadline_seconds
         body = await read_body(request.receive, self._settings.review_bytes_max, until, held)
-        own_holders = not await v1_access.may_name_holders(request.scope)
+        own_holders = not await v1_access.may_name_holders(request.scope, until)
         async with self._turn(until):
             return await explain(
                 self._validating,
                 body,
-                deadline=seconds,
+                deadline=until - clock(),
                 username=request.query_params.get("user", ""),
                 namespace=request.query_params.get("namespace") or None,
                 own_holders=own_holders,

@@ -83,17 +83,20 @@ class LiveFit:
         self._fitting: Counter[str] = Counter()
         self._reading = asyncio.Lock()
 
-    async def fit(self, question: LiveFitQuestion) -> DecidedFit:
-        """Return the decision of the webhook about a manifest, and where its pods fit.
+    async def fit(self, question: LiveFitQuestion, seconds: float | None = None) -> DecidedFit:
+        """Return the decision of the webhook about a manifest, and where its pods fit, within
+        `seconds`; None is the deadline of reviews.
 
         Raises ManifestProblem, OtherNamespace, NamespaceMissing, BadReview, InvalidCardRequest,
         FitsBusy, FollowerUnavailable and TimeoutError.
         """
         with self._place(question.namespace or ""):
-            return await self._fit(question)
+            return await self._fit(
+                question, self._settings.admission_deadline_seconds if seconds is None else seconds
+            )
 
-    async def _fit(self, question: LiveFitQuestion) -> DecidedFit:
-        until = time.monotonic() + self._settings.admission_deadline_seconds
+    async def _fit(self, question: LiveFitQuestion, seconds: float) -> DecidedFit:
+        until = time.monotonic() + seconds
         body = await self._as_json(question.manifest, until)
         explained = await self._explained(body, question, until)
         where = explained.namespace.rpartition("/")[2] or question.namespace or NAMESPACE
