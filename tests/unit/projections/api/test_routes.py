@@ -245,6 +245,8 @@ async def test_small_pages_together_are_the_whole(client: httpx2.AsyncClient, pa
         ("/v1/drift", {"from": "7"}, "from"),
         ("/v1/drift", {"before": "7"}, "before"),
         ("/v1/usage", {"namespace": "x" * 601}, "namespace"),
+        ("/v1/usage", {"namespace": "é" * 301}, "namespace"),
+        ("/v1/holders", {"root": "pods/\x00"}, "root"),
     ],
 )
 async def test_what_cannot_be_understood_is_refused_by_name(
