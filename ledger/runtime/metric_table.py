@@ -240,6 +240,11 @@ METRICS: Final = (
         MetricKind.COUNTER,
         "Owners that found no room and are read from the API server at every review.",
     ),
+    Metric(
+        "aggregated_failures_total",
+        MetricKind.COUNTER,
+        "Unexpected ends of the aggregated API, which then begins again: a defect.",
+    ),
     # Scheduling
     Metric(
         "extender_seconds",
