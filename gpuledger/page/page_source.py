@@ -15,17 +15,26 @@ WAITING_MAX: Final = 500
 """Most waiting pods that a source returns."""
 
 
+class LogScrub(msgspec.Struct, frozen=True):
+    """A complete read of the log that found its chain intact up to `position`, at µs `time`."""
+
+    position: int
+    time: int
+
+
 class LogHealth(msgspec.Struct, frozen=True):
     """The log behind the page: the last position, and its problems as sentences.
 
     `position` is None when the log cannot be reached, with the reason in `problems`, and without
     problems where the page does not ask for it, as in a store without a noted head. `origin` is the
-    source of the page in words.
+    source of the page in words. `scrub` is the last one since the start of this replica, None
+    before its end and where none runs.
     """
 
     position: int | None
     origin: str
     problems: tuple[str, ...] = ()
+    scrub: LogScrub | None = None
 
 
 class ManifestQuestion(msgspec.Struct, frozen=True, kw_only=True):

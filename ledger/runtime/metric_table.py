@@ -102,6 +102,16 @@ METRICS: Final = (
     Metric("refusals_dropped_total", MetricKind.COUNTER, "Denials that could not be stored."),
     Metric("snapshot_position", MetricKind.GAUGE, "Position of this replica's newest snapshot."),
     Metric("snapshot_timestamp_seconds", MetricKind.GAUGE, "Unix time of the newest snapshot."),
+    Metric(
+        "scrub_position",
+        MetricKind.GAUGE,
+        "Position up to which the last complete scrub of this replica found the log intact.",
+    ),
+    Metric(
+        "scrub_timestamp_seconds",
+        MetricKind.GAUGE,
+        "Unix time of the end of that scrub; 0 before the first one since the start.",
+    ),
     Metric("owner", MetricKind.GAUGE, "1 while this process is the preferred writer of its shard."),
     Metric(
         "settler",

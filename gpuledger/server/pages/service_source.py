@@ -7,7 +7,7 @@ from gpuledger.cli.manifest_document import ManifestProblem
 from gpuledger.manifest_fit.fit_report import DecidedFit
 from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest
 from gpuledger.page.page_errors import ManifestError, PageError
-from gpuledger.page.page_source import WAITING_MAX, LogHealth, ManifestQuestion
+from gpuledger.page.page_source import WAITING_MAX, LogHealth, LogScrub, ManifestQuestion
 from gpuledger.server.endpoints.live_answers import LiveAnswers
 from gpuledger.server.endpoints.live_fit import FitsBusy, LiveFitQuestion
 from gpuledger.server.endpoints.live_waiting import NoCluster, WaitingUnknown
@@ -52,7 +52,9 @@ class ServiceSource:
             problems += durability.problems
         origin = f"the service of cluster {self._settings.cluster}"
         position = replica.state.position if replica.writer is not None else None
-        return LogHealth(position, origin, tuple(problems))
+        mark = replica.scrub
+        scrub = LogScrub(mark.position, int(mark.ended * 1_000_000)) if mark.ended else None
+        return LogHealth(position, origin, tuple(problems), scrub)
 
     async def fit(self, question: ManifestQuestion) -> DecidedFit:
         """Return the decision, and the nodes on which a manifest's pods fit now. Raises

@@ -10,13 +10,16 @@ from msgspec.structs import replace
 from gpuledger.cli.manifest_document import ManifestProblem
 from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest
 from gpuledger.page.page_errors import PageError
-from gpuledger.page.page_source import ManifestQuestion
+from gpuledger.page.page_source import LogScrub, ManifestQuestion
 from gpuledger.server.endpoints.live_fit import FitsBusy, LiveFitQuestion
 from gpuledger.server.endpoints.live_waiting import NoCluster, WaitingUnknown
 from gpuledger.server.follower.follower_supervisor import FollowerUnavailable
+from gpuledger.server.ledger_replica import LedgerReplica, ScrubMark
 from gpuledger.server.pages.service_pages import ServicePages
 from gpuledger.server.pages.service_source import ServiceSource
+from gpuledger.wiring.log_from_settings import LogServers
 from ledger.core.model.denials import Denial, Reason
+from ledger.log.writer.writer_observer import WriterObserver
 from ledger.runtime.http.token_reviews import TokenGuard
 from ledger.runtime.settings.settings import DEFAULTS
 from webhook.admission.explanation import NamespaceMissing, OtherNamespace
@@ -99,6 +102,15 @@ async def test_refusals_of_fits_are_errors_of_pages(error: Exception, status: in
         await source.fit(QUESTION)
     assert refused.value.status == status
     assert getattr(refused.value, "field", "") == ("$.spec" if has_field else "")
+
+
+async def test_last_scrub_is_shown_once_one_is_complete() -> None:
+    replica = LedgerReplica(DEFAULTS, LogServers((), "", "", ()), observer=WriterObserver())
+    live: Any = None
+    source = ServiceSource(DEFAULTS, replica=replica, live=live)
+    assert (await source.health()).scrub is None
+    replica.scrub = ScrubMark(7, 2.5)
+    assert (await source.health()).scrub == LogScrub(7, 2_500_000)
 
 
 @pytest.mark.parametrize("error", [NoCluster("no cluster"), WaitingUnknown("no answer")])

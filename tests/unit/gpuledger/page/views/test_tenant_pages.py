@@ -10,7 +10,7 @@ import pytest
 from support.pages.page_harness import FakeSource, Tenant, pages
 from support.pages.two_tenants import LAST, OWN, SECRETS, SHARED, THEIRS, two_tenants
 
-from gpuledger.page.page_source import LogHealth
+from gpuledger.page.page_source import LogHealth, LogScrub
 from webhook.gates.waiting_report import WaitingRow
 
 
@@ -243,6 +243,15 @@ async def test_the_audit_of_a_tenant_has_no_addresses_of_the_log(projection: Pat
     assert "Ask its operator" in text
     async with pages(projection, source=source) as client:
         assert "10.0.0.1" in (await client.get("/page/audit")).text
+
+
+async def test_the_audit_shows_the_last_scrub(projection: Path) -> None:
+    scrub = LogScrub(LAST, 1_800_000_000_000_000)
+    source = FakeSource(health=LogHealth(LAST, "a test", scrub=scrub))
+    async with pages(projection, source=source) as client:
+        text = (await client.get("/page/audit")).text
+    assert "read the whole log at 2027-01-15T08:00:00Z" in text
+    assert f"intact up to {LAST}." in text
 
 
 async def test_records_are_linked_to_their_neighbours(
