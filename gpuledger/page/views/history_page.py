@@ -45,12 +45,15 @@ class QuotaLink(msgspec.Struct, frozen=True):
 
 
 class LineHistory(msgspec.Struct, frozen=True):
-    """A line over time: its chart, and its amounts before and after the period."""
+    """A line over time: its chart, and its amounts before and after the period.
+
+    `before` and `after` are None where the line was not open at that moment.
+    """
 
     resource: str
     chart: StepChart
-    before: UsagePoint
-    after: UsagePoint
+    before: UsagePoint | None
+    after: UsagePoint | None
 
 
 class MomentRow(msgspec.Struct, frozen=True):
@@ -213,7 +216,9 @@ def _line(
     key: str, points: list[UsagePoint], period: HistoryPeriod, marks: list[EventMark]
 ) -> LineHistory:
     chart = step_chart(points, period.begin, period.end, marks)
-    return LineHistory(key, chart, points[0], points[-1])
+    before = points[0] if points[0].position == period.first else None
+    after = points[-1] if points[-1].position == period.last else None
+    return LineHistory(key, chart, before, after)
 
 
 def _moments(lines: list[list[UsagePoint]]) -> list[MomentRow]:

@@ -7,10 +7,24 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from support.builders.decide_and_fold import record
+from support.harness.projection_harness import SECOND, START, log_of, project
 from support.pages.page_harness import FakeSource, Tenant, pages
-from support.pages.two_tenants import LAST, OWN, SECRETS, SHARED, THEIRS, two_tenants
+from support.pages.two_tenants import (
+    GPU,
+    LAST,
+    MEMORY,
+    OWN,
+    RED,
+    SECRETS,
+    SHARED,
+    THEIRS,
+    two_tenants,
+)
 
 from gpuledger.page.page_source import LogHealth, LogScrub
+from ledger.core.model.commands import SetLimits
+from ledger.core.model.state import State
 from webhook.gates.waiting_report import WaitingRow
 
 
@@ -212,6 +226,41 @@ async def test_the_history_marks_and_lists_events_and_the_difference(
     went = (await tenant.get(f"/page/history?account={OWN}&from={LAST - 1}")).text
     assert "Holders that went" in went
     assert "Holders that came" not in went
+
+
+async def test_a_limit_set_within_the_period_has_no_amounts_before(
+    tenant: httpx2.AsyncClient,
+) -> None:
+    text = (await tenant.get(f"/page/history?account={OWN}&from=0&to=1")).text
+    assert _differences(text) == [["not counted", "0 GPUs", "not counted", "none", "12 GPUs"]]
+    later = (await tenant.get(f"/page/history?account={OWN}&from=1&to={LAST - 1}")).text
+    assert _differences(later) == [["0 GPUs", "5 GPUs", "5 GPUs", "12 GPUs", "8 GPUs"]]
+
+
+async def test_a_limit_removed_within_the_period_has_no_amounts_after(tmp_path: Path) -> None:
+    limits = ({GPU: 12, MEMORY: 9_000}, {GPU: 12})
+    state = State()
+    steps = [
+        record(
+            state,
+            [SetLimits(OWN, (RED,), {f"requests.{key}": size for key, size in each.items()}, "a")],
+            time=START + number * SECOND,
+        )
+        for number, each in enumerate(limits)
+    ]
+    await project(tmp_path / "ledger.sqlite", log_of([step for step in steps if step]))
+    async with pages(tmp_path / "ledger.sqlite") as client:
+        text = (await client.get(f"/page/history?account={OWN}&from=1&to=2")).text
+    assert _differences(text) == [
+        ["0 GPUs", "0 GPUs", "0 GPUs", "12 GPUs", "12 GPUs"],
+        ["0 MiB", "not counted", "not counted", "8.8 GiB", "none"],
+    ]
+
+
+def _differences(text: str) -> list[list[str]]:
+    """Return the cells of each line in the table of the difference."""
+    table = text.split("Usage at position")[1].split("</table>")[0]
+    return [re.findall(r'<td class="number">([^<]*)', row) for row in table.split("<tr>")[2:]]
 
 
 async def test_a_period_that_is_reversed_or_later_names_the_field(
