@@ -263,6 +263,18 @@ def _differences(text: str) -> list[list[str]]:
     return [re.findall(r'<td class="number">([^<]*)', row) for row in table.split("<tr>")[2:]]
 
 
+async def test_the_links_of_a_record_are_apart_from_its_namespace(
+    tenant: httpx2.AsyncClient,
+) -> None:
+    for position, last_words in ((5, "Next record"), (LAST, "This is the last record")):
+        page = await tenant.get(f"/page/record?namespace=red&position={position}")
+        assert f"{last_words} with events of namespace red" in _words(page.text)
+
+
+def _words(text: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", text))
+
+
 async def test_a_period_that_is_reversed_or_later_names_the_field(
     tenant: httpx2.AsyncClient,
 ) -> None:
