@@ -112,6 +112,27 @@ def test_unchanged_page_is_not_sent_again(visit: Visit, path: str) -> None:
     assert (again.status, again.body()) == (304, b"")
 
 
+def test_short_names_of_events_are_not_folded_on_a_computer(visit: Visit) -> None:
+    visit.open("/page/history?account=universe/machine-learning")
+    for width in (1_280, 1_920):
+        visit.resize(width)
+        assert visit.page.locator("td.actor .name").count() > 5
+        assert visit.page.evaluate(_FOLDED_NAMES) == [], width
+
+
+def test_controls_of_a_filter_are_of_one_height(visit: Visit) -> None:
+    visit.open("/page/denials")
+    controls = visit.page.locator("main form .field > :is(input, select, button)").all()
+    heights = {control.evaluate("e => e.getBoundingClientRect().height") for control in controls}
+    assert len(controls) == 3
+    assert len(heights) == 1
+
+
+_FOLDED_NAMES = """() => [...document.querySelectorAll(
+    'td.object > .name:first-child, td.actor > .name')]
+  .filter(e => e.textContent.length <= 18 && e.getClientRects().length > 1)
+  .map(e => e.textContent)"""
+
 _MARK_CONTROLS = """() => {
   const controls = [...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
