@@ -15,6 +15,7 @@ from gpuledger.page.page_errors import ManifestError, PageError
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.page_source import ManifestQuestion
 from ledger.core.model.denials import Shortage
+from ledger.core.model.display_names import display
 from projections.queries.totals.card_clusters import card_clusters
 
 MANIFEST_BYTES_MAX: Final = 256 * 1024
@@ -121,7 +122,7 @@ async def _answered(request: PageRequest, page: WouldItFit) -> WouldItFit:
         page,
         report=report,
         pods=[_pod(fit) for fit in report.pods],
-        shortages=() if denial is None else denial.shortages,
+        shortages=() if denial is None else tuple(_named(line) for line in denial.shortages),
     )
 
 
@@ -135,6 +136,11 @@ async def _clusters(request: PageRequest) -> list[str]:
 def _chosen(clusters: list[str], wanted: str) -> str:
     """Return the wanted cluster, else the first one; "" where there is none."""
     return wanted if wanted in clusters else next(iter(clusters), "")
+
+
+def _named(line: Shortage) -> Shortage:
+    """Return a short line with the name of its quota as the other pages show it."""
+    return msgspec.structs.replace(line, account=display(line.account))
 
 
 def _pod(fit: PodFit) -> PodAnswer:

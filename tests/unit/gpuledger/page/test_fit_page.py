@@ -91,6 +91,7 @@ async def test_the_answer_names_nodes_cards_reasons_and_remedies(projection: Pat
     assert not asked.own_holders
     for shown in ("Changes that would help", "CardInsufficientMemory", "2 GiB missing", "20 more"):
         assert shown in answer.text
+    assert "quota/c1/red" not in answer.text, "the name of the account is internal"
     assert answer.text.count("<textarea") == 1
     assert "kind: Pod</textarea>" in answer.text
 
