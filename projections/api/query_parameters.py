@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 from starlette.datastructures import QueryParams
 
+from ledger.kube.api.quoting import shown
 from projections.queries.moments import InvalidMoment, Moment, parse, resolve
 from projections.queries.query_scope import QueryScope
 from projections.store.readers import ProjectionView
@@ -20,13 +21,13 @@ TEXT_BYTES_MAX: Final = 600
 """Longer than any `cluster/namespace/key`, which are ASCII."""
 
 _CONTROL: Final = frozenset(map(chr, (*range(32), 127)))
-_SHOWN_MAX: Final = 20
 
 
 class InvalidParameter(ValueError):
-    """A query parameter is invalid."""
+    """A query parameter is invalid. A long `value` is cut, because a client chooses its length."""
 
     def __init__(self, parameter: str, value: str, *, message: str) -> None:
+        value = shown(value)
         super().__init__(f"{parameter}={value}: {message}")
         self.parameter, self.value, self.message = parameter, value, message
 
@@ -46,13 +47,12 @@ def text(query: QueryParams, name: str) -> str:
     if (size := len(value.encode())) > TEXT_BYTES_MAX:
         raise InvalidParameter(
             name,
-            f"{value[:_SHOWN_MAX]}…",
+            value,
             message=f"it has {size} bytes of UTF-8, the most is {TEXT_BYTES_MAX}; give a name",
         )
     if not _CONTROL.isdisjoint(value):
-        shown = ascii(value[:_SHOWN_MAX])
         raise InvalidParameter(
-            name, shown, message="it has a control character, which no name has; give a name"
+            name, ascii(value), message="it has a control character, which no name has; give a name"
         )
     return value
 

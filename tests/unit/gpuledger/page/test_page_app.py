@@ -135,6 +135,12 @@ async def test_hostile_parameters_are_shown_as_text(client: httpx2.AsyncClient) 
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in answer.text
 
 
+async def test_a_long_parameter_is_cut_in_the_error_about_it(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/page/record", params={"position": "9" * 5_000})
+    assert answer.status_code == 400
+    assert f"position = {'9' * 64}…:" in answer.text
+
+
 async def test_a_tenant_reads_only_namespaces_with_a_right(projection: Path) -> None:
     async with pages(projection, viewer=Tenant("red")) as client:
         assert (await client.get("/page/?namespace=red")).status_code == 200

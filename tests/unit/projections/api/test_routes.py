@@ -260,6 +260,28 @@ async def test_what_cannot_be_understood_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("/v1/usage", "at"),
+        ("/v1/events", "from"),
+        ("/v1/events", "after"),
+        ("/v1/denials", "before"),
+        ("/v1/holders", "limit"),
+        ("/v1/holders", "pods"),
+        ("/v1/usage", "by"),
+        ("/v1/usage", "namespace"),
+    ],
+)
+async def test_an_answer_about_a_long_parameter_is_short(
+    client: httpx2.AsyncClient, path: str, parameter: str
+) -> None:
+    answer = await client.get(path, params={parameter: "9" * 5_000})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["value"] == "9" * 64 + "…"
+    assert len(answer.text) < 300
+
+
+@pytest.mark.parametrize(
     ("host", "remedy"), [("localhost", "gpuledger serve"), ("ledger", "projection_unreadable")]
 )
 async def test_answer_has_a_remedy_when_no_projection_exists(
