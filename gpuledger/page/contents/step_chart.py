@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from gpuledger.page.quantity_texts import time_text
-from projections.queries.timeline.usage_steps import UsagePoint
+from projections.queries.timeline.usage_steps import LineStretch
 
 WIDTH: Final = 1000
 HEIGHT: Final = 200
@@ -28,7 +28,8 @@ TITLES_MAX: Final = 4
 _TICK_LENGTHS: Final = range(8, 21, 2)
 """Lengths of ticks, by the number of events."""
 
-_NOUNS: Final = {"event": "events", "limit-change": "changes of the limit"}
+LIMIT_CHANGE: Final = "limit-change"
+_NOUNS: Final = {"event": "events", LIMIT_CHANGE: "changes of the limit"}
 
 EventMark = tuple[int, str, str]
 """Time in µs of Unix time, kind and title of an event; a kind is a key of `_NOUNS`."""
@@ -54,18 +55,19 @@ class StepChart(msgspec.Struct, frozen=True):
 
 
 def step_chart(
-    points: list[UsagePoint], begin: int, end: int, marks: Iterable[EventMark]
+    stretches: list[LineStretch], begin: int, end: int, marks: Iterable[EventMark]
 ) -> StepChart:
-    """Return the chart of a line's points between two times in µs of Unix time.
+    """Return the chart of a line between two times in µs of Unix time.
 
-    A mark outside of the times is left out.
+    It has gaps where the line was not open. A mark outside of the times is left out.
     """
+    points = [point for stretch in stretches for point in stretch.points]
     top = max([1, *(max(point.limit, point.used) for point in points)])
     scale = _Scale(begin, max(end, begin + 1), top)
     return StepChart(
-        used=scale.area([(point.time, point.used) for point in points]),
-        reserved=scale.area([(point.time, point.reserved) for point in points]),
-        limit=scale.steps([(point.time, point.limit) for point in points]),
+        used="".join(scale.area(stretch, "used") for stretch in stretches),
+        reserved="".join(scale.area(stretch, "reserved") for stretch in stretches),
+        limit="".join(scale.steps(stretch, "limit") for stretch in stretches),
         top=top,
         ticks=_ticks(scale, [mark for mark in marks if begin <= mark[0] <= end]),
     )
@@ -105,20 +107,16 @@ class _Scale(msgspec.Struct, frozen=True):
     def y(self, amount: int) -> int:
         return HEIGHT - HEIGHT * max(0, amount) // self.top
 
-    def steps(self, values: list[tuple[int, int]]) -> str:
-        """Return a line that is level between the values."""
-        if not values:
-            return ""
-        first, *rest = values
-        path, height = [f"M{self.x(first[0])} {self.y(first[1])}"], self.y(first[1])
-        for time, amount in rest:
-            if self.y(amount) != height:
-                height = self.y(amount)
+    def steps(self, stretch: LineStretch, amount: str) -> str:
+        """Return a line through an amount of the points, which is level between them."""
+        first, *rest = [(point.time, self.y(getattr(point, amount))) for point in stretch.points]
+        path, height = [f"M{self.x(first[0])} {first[1]}"], first[1]
+        for time, other in rest:
+            if other != height:
+                height = other
                 path.append(f"H{self.x(time)}V{height}")
-        return "".join([*path, f"H{WIDTH}"])
+        return "".join([*path, f"H{self.x(stretch.closed)}"])
 
-    def area(self, values: list[tuple[int, int]]) -> str:
-        """Return the area below the values."""
-        if not values:
-            return ""
-        return f"{self.steps(values)}V{HEIGHT}H{self.x(values[0][0])}Z"
+    def area(self, stretch: LineStretch, amount: str) -> str:
+        """Return the area below the line."""
+        return f"{self.steps(stretch, amount)}V{HEIGHT}H{self.x(stretch.points[0].time)}Z"

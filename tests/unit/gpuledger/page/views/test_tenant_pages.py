@@ -234,6 +234,8 @@ async def test_a_limit_set_within_the_period_has_no_amounts_before(
     text = (await tenant.get(f"/page/history?account={OWN}&from=0&to=1")).text
     assert _differences(text) == [["not counted", "0 GPUs", "not counted", "none", "12 GPUs"]]
     later = (await tenant.get(f"/page/history?account={OWN}&from=1&to={LAST - 1}")).text
+    assert "<title>limit set to 12</title>" in text
+    assert "limit set to" not in later
     assert _differences(later) == [["0 GPUs", "5 GPUs", "5 GPUs", "12 GPUs", "8 GPUs"]]
 
 
@@ -255,6 +257,7 @@ async def test_a_limit_removed_within_the_period_has_no_amounts_after(tmp_path: 
         ["0 GPUs", "0 GPUs", "0 GPUs", "12 GPUs", "12 GPUs"],
         ["0 MiB", "not counted", "not counted", "8.8 GiB", "none"],
     ]
+    assert "<title>limit 9,000 removed</title>" in text
 
 
 def _differences(text: str) -> list[list[str]]:
