@@ -1,6 +1,6 @@
 """`gpuledger holders`, `holds` and `waiting`: charges, unsettled attempts, waiting pods."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,9 @@ from gpuledger.cli.tables.table_columns import (
 )
 from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
+
+if TYPE_CHECKING:
+    from projections.queries.holders import HolderCharge
 
 
 def register(app: typer.Typer) -> None:
@@ -123,6 +126,12 @@ async def waiting(
     show_rows(answer.rows, WAITING, output, "No pods wait.", namespace=scope.namespace)
 
 
+def _pods(row: "HolderCharge") -> str:
+    """Return the pods of a root as text; a pod is one."""
+    return "1" if row.key.startswith("pods/") else str(row.pods)
+
+
+_PODS = TableColumn("PODS", _pods, number=True)
 _HOLDERS = Listing(
     name="KEY",
     wide=(
@@ -131,7 +140,7 @@ _HOLDERS = Listing(
         amounts("AMOUNTS", "amounts"),
         amounts("COMMITTED", "committed"),
         number("HOLDS", "holds"),
-        number("PODS", "pods"),
+        _PODS,
         text("ROOT", "root"),
         text("SINCE", "since"),
     ),
@@ -139,7 +148,7 @@ _HOLDERS = Listing(
         CLUSTER,
         NAMESPACE,
         KEY,
-        number("PODS", "pods"),
+        _PODS,
         age("AGE", "since"),
         short_amounts("AMOUNTS", "amounts"),
     ),

@@ -61,11 +61,15 @@ class CoveringLine(msgspec.Struct, frozen=True):
 
 
 class HolderRow(msgspec.Struct, frozen=True):
-    """A holder with its amounts as texts. `pods_href` is the address of its pods, "" without."""
+    """A holder with its amounts as texts, and its `pods`; a pod is one.
+
+    `pods_href` is the address of the pods of a root, "" without.
+    """
 
     holder: RootHolder
     committed: str
     reserved: str
+    pods: int
     pods_href: str
 
 
@@ -192,12 +196,14 @@ async def _holders(
 
 
 def _holder(request: PageRequest, holder: RootHolder) -> HolderRow:
-    pods = "" if holder.kind is HolderKind.POD or not holder.pods else holder.key
+    is_pod = holder.kind is HolderKind.POD
+    root = "" if is_pod or not holder.pods else holder.key
     return HolderRow(
         holder,
         amounts_text(holder.committed),
         amounts_text(holder.reserved),
-        request.here(root=pods, holders="") if pods else "",
+        1 if is_pod else holder.pods,
+        request.here(root=root, holders="") if root else "",
     )
 
 

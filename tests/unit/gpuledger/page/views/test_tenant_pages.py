@@ -172,6 +172,15 @@ async def test_the_namespace_shows_holders_by_root_with_their_pods(
     assert "pods/w1" in text
 
 
+async def test_a_pod_among_the_holders_is_one_pod(operator: httpx2.AsyncClient) -> None:
+    text = (await operator.get("/page/namespace?namespace=hidden-tenant")).text
+    holders = text.split('<h2 id="holders">')[1].split("</table>")[0]
+    assert "pods/hidden-pod" in holders
+    assert re.findall(r'<td class="number">(\d+)</td>', holders) == ["1"] * 3
+    text = (await operator.get("/page/namespace?namespace=red&root=deployments.apps/web")).text
+    assert '<td class="number">1</td>' in text
+
+
 async def test_the_namespace_shows_what_fits_and_the_quota_that_limits(
     tenant: httpx2.AsyncClient,
 ) -> None:
