@@ -14,11 +14,15 @@ from projections.queries.tenants.foreign_holders import summed
 
 
 class ShortLine(msgspec.Struct, frozen=True):
-    """A line without room: names and amounts as texts."""
+    """A line without room: names and amounts as texts.
+
+    `increase` is what the request adds to the used amount, which for a change is less than its
+    whole need. `short` has to be released before the request fits.
+    """
 
     quota: str
     resource: str
-    requested: str
+    increase: str
     used: str
     limit: str
     free: str
@@ -29,7 +33,8 @@ class DenialRow(msgspec.Struct, frozen=True):
     """Equal refused requests, `times` of them; object, time and decision are those of the newest.
 
     `first` is the time of the oldest. `objects` counts different objects. `holders` are the largest
-    own holders of the first short line of the newest as texts.
+    own holders of the first short line of the newest as texts. Without `can_fit` no release makes
+    room.
     """
 
     cluster: str
@@ -43,6 +48,7 @@ class DenialRow(msgspec.Struct, frozen=True):
     message: str
     remedy: str
     decision: str
+    can_fit: bool
     lines: list[ShortLine]
     holders: list[str]
     times: int = 1
@@ -105,6 +111,7 @@ def _denial_row(past: PastDenial) -> DenialRow:
         denial.message,
         denial.remedy,
         denial.decision,
+        denial.transient,
         [_line(line) for line in denial.shortages],
         _holders(denial),
     )

@@ -2,11 +2,14 @@
 
 import asyncio
 import re
+import shutil
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
+from msgspec import structs
 from support.builders.decide_and_fold import record
 from support.harness.projection_harness import SECOND, START, log_of, project
 from support.pages.page_harness import FakeSource, Tenant, pages
@@ -25,6 +28,7 @@ from support.pages.two_tenants import (
 from gpuledger.page.page_source import LogHealth, LogScrub
 from ledger.core.model.commands import SetLimits
 from ledger.core.model.state import State
+from ledger.log.writer import denial_log
 from webhook.gates.waiting_report import WaitingRow
 
 
@@ -205,6 +209,26 @@ async def test_denials_show_numbers_and_remedy(tenant: httpx2.AsyncClient) -> No
     assert "pods/big" in text
     assert "Remedy:" in text
     assert "pods/vast" not in text
+
+
+async def test_a_denial_names_no_release_where_none_makes_room(
+    tmp_path: Path, projection: Path
+) -> None:
+    path = Path(shutil.copy(projection, tmp_path))
+    with sqlite3.connect(path) as connection:
+        ((position, body),) = connection.execute("SELECT position, body FROM denials LIMIT 1")
+        denied = denial_log.decode(body)
+        never = structs.replace(denied, denial=structs.replace(denied.denial, transient=False))
+        change = "UPDATE denials SET body = ? WHERE position = ?"
+        connection.execute(change, (denial_log.encode(never), position))
+    connection.close()
+    headers = []
+    for each in (projection, path):
+        async with pages(each) as client:
+            text = (await client.get("/page/denials?namespace=red")).text
+        headers.append(re.findall(r'<th scope="col"[^>]*>([^<]*)', text))
+    common = ["Quota", "Resource", "Increase", "Used", "Limit", "Free"]
+    assert headers == [[*common, "To release"], common]
 
 
 async def test_a_right_less_is_a_section_less(projection: Path) -> None:
