@@ -120,6 +120,21 @@ def test_short_names_of_events_are_not_folded_on_a_computer(visit: Visit) -> Non
         assert visit.page.evaluate(_FOLDED_NAMES) == [], width
 
 
+@pytest.mark.parametrize(
+    "path", ["/page/audit", "/page/record?position=42", "/page/history?account=universe/europe"]
+)
+def test_cells_of_text_rows_are_lines_on_a_telephone(visit: Visit, path: str) -> None:
+    visit.open(path)
+    visit.resize(360)
+    cells = visit.stacked_cells()
+    assert cells
+    for header, label, width, is_folded in cells:
+        assert (label, is_folded) == (header, False)
+        assert width > 320
+    visit.resize(1_280)
+    assert max(width for _, _, width, _ in visit.stacked_cells()) < 700
+
+
 def test_controls_of_a_filter_are_of_one_height(visit: Visit) -> None:
     visit.open("/page/denials")
     controls = visit.page.locator("main form .field > :is(input, select, button)").all()

@@ -150,6 +150,10 @@ def test_own_waiting_pods_are_listed_accessibly(visit: Visit) -> None:
         visit.resize(width)
         assert axe.findings(visit.page) == []
         assert visit.overflow() == []
+    cells = visit.stacked_cells()
+    assert [label for _, label, _, _ in cells] == [header for header, _, _, _ in cells]
+    assert len(cells) == 6
+    assert min(width for _, _, width, _ in cells) > 320
 
 
 def test_session_is_hidden_from_scripts_and_ends(visit: Visit) -> None:

@@ -23,7 +23,7 @@ EVENT = r'<tr id="(event-[^"]+)"'
 HOLDER = r'<tr>\n<th scope="row"><bdi class="name">((?:pods|deployments.apps)/[^<]+)'
 DENIAL = r'<h3 id="denial-\d+"><bdi class="name">([^<]+)'
 LINK = r'<tr><th scope="row"><a href="([^"]+)"'
-CORRECTION = r'<td class="time">[^<]+<br><a href="[^"]+">(\d+)</a></td>\n<th[^>]+>([^\n]+)'
+CORRECTION = r'<td class="time"[^>]*>[^<]+<br><a href="[^"]+">(\d+)</a></td>\n<th[^>]+>([^\n]+)'
 NEXT = re.compile(r'aria-label="Pages of [^"]+"><p><a rel="next" href="([^"]+)"')
 PAGES_MAX = 60
 
