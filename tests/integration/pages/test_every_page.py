@@ -135,6 +135,16 @@ def test_cells_of_text_rows_are_lines_on_a_telephone(visit: Visit, path: str) ->
     assert max(width for _, _, width, _ in visit.stacked_cells()) < 700
 
 
+def test_amounts_of_a_card_are_in_one_line(visit: Visit) -> None:
+    visit.open("/page/cards")
+    for width in WIDTHS:
+        visit.resize(width)
+        texts = visit.page.locator(".card-bar span:last-child").filter(has_text="GiB").all()
+        assert len(texts) > 20
+        heights = {text.evaluate("e => e.getClientRects()[0].height") for text in texts}
+        assert max(heights) < 30, width
+
+
 def test_controls_of_a_filter_are_of_one_height(visit: Visit) -> None:
     visit.open("/page/denials")
     controls = visit.page.locator("main form .field > :is(input, select, button)").all()
