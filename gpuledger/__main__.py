@@ -28,11 +28,12 @@ def _run(program: str) -> None:
         build()(prog_name=program)
     except Exception as error:
         from gpuledger.cli.expected_errors import command_error_for
+        from gpuledger.cli.prose import note
 
         stop = command_error_for(error)
         if stop is None:
             raise
-        sys.stderr.write(f"gpuledger: {stop}\n")
+        note(f"gpuledger: {stop}")
         sys.exit(stop.status)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from gpuledger.cli.output import Output, headers_shown
+from gpuledger.cli.prose import note
 from ledger.runtime.settings import setting_sources, setting_texts
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
@@ -229,5 +230,5 @@ def _run(body: Body, values: dict[str, object], config: str | None, given: dict[
         stop = _ending(error)
         if stop is None:
             raise
-        typer.echo(f"gpuledger: {stop}", err=True)
+        note(f"gpuledger: {stop}")
         sys.exit(stop.status)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from gpuledger.cli.prose import note
 from gpuledger.cli.tables import table_layout
 from gpuledger.cli.tables.csv_rows import csv_header, csv_line
 from gpuledger.cli.tables.display_texts import columns_of
@@ -91,11 +92,11 @@ def show_rows(
     elif output is Format.CSV:
         _show_csv(rows, listing)
     elif not rows:
-        typer.echo(nothing, err=True)
+        note(nothing)
     elif output is Format.NAME:
         column = listing.name_column()
         for name in dict.fromkeys(column.harmless_cell(row) for row in rows):
-            _write(name)
+            write_line(name)
     else:
         _show_table(rows, listing, output, namespace)
 
@@ -109,7 +110,7 @@ def show_one(value: Any, listing: Listing, output: Format) -> None:
     elif output is Format.TABLE and sys.stdout.isatty() and not _fits(columns, cells):
         wide = max(columns_of(column.header) for column in columns)
         for column, cell in zip(columns, cells, strict=True):
-            _write(f"{_bold(column.header.ljust(wide))}{table_layout.GAP}{cell}")
+            write_line(f"{_bold(column.header.ljust(wide))}{table_layout.GAP}{cell}")
     else:
         show_rows([value], listing, output, "")
 
@@ -119,9 +120,27 @@ def show_object(value: Any, output: Format) -> None:
     _show_encoded(value, output)
 
 
+def write_line(text: str = "") -> None:
+    """Print a line on standard output; end the command quietly when its reader closed the pipe.
+
+    Raises CommandError if it cannot be written.
+    """
+    try:
+        typer.echo(text)
+    except OSError as error:
+        from gpuledger.cli.exit_codes import CommandError, Exit
+
+        # The interpreter flushes the buffer when it ends, and would fail with 120 and a message.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(Exit.FAILED) from None
+        why = error.strerror or str(error)
+        raise CommandError(Exit.FAILED, f"standard output cannot be written: {why}") from error
+
+
 def announce(position: int, head: int) -> None:
     """Print on standard error as of which position an answer is, and the last one."""
-    typer.echo(f"As of position {position} of {head}.", err=True)
+    note(f"As of position {position} of {head}.")
 
 
 def view_lines(
@@ -146,15 +165,15 @@ class RowStream:
         """Print a row."""
         header, self.begun = not self.begun and headers_shown.get(), True
         if self._output is Format.JSON:
-            _write(msgspec.json.encode(row).decode())
+            write_line(msgspec.json.encode(row).decode())
         elif self._output is Format.YAML:
             _show_encoded([row], Format.YAML)
         elif self._output is Format.NAME:
-            _write(self._listing.name_column().harmless_cell(row))
+            write_line(self._listing.name_column().harmless_cell(row))
         elif self._output is Format.CSV:
             columns = self._listing.csv or self._listing.wide
             for line in (*([csv_header(columns)] if header else []), csv_line(row, columns)):
-                _write(line)
+                write_line(line)
         else:
             if header:
                 self._line([column.header for column in self._columns], header=True)
@@ -164,7 +183,7 @@ class RowStream:
         """Print cells; the last one continues on further lines of a terminal."""
         widths = [column.width for column in self._columns]
         if self._output is not Format.TABLE or not sys.stdout.isatty():
-            _write(_plain(cells, widths, self._columns))
+            write_line(_plain(cells, widths, self._columns))
             return
         room = _terminal_width() - STREAM_WIDTH
         widths = [
@@ -175,27 +194,27 @@ class RowStream:
         begin = sum(widths[:-1]) + len(table_layout.NARROW_GAP) * (len(widths) - 1)
         rest = wrapped(cells[-1], max(_terminal_width() - begin, table_layout.BESIDE_LEAST // 2))
         line = f"{head.ljust(begin)}{rest[0]}"
-        _write(_bold(line) if header else line)
+        write_line(_bold(line) if header else line)
         for more in rest[1:]:
-            _write(" " * begin + more)
+            write_line(" " * begin + more)
 
 
 def _show_encoded(value: Any, output: Format) -> None:
     if output is Format.JSON:
-        _write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+        write_line(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
         return
     import yaml
 
     plain = msgspec.to_builtins(value)
-    _write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip("\n"))
+    write_line(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
 def _show_csv(rows: Sequence[Any], listing: Listing) -> None:
     columns = listing.csv or listing.wide
     if headers_shown.get():
-        _write(csv_header(columns))
+        write_line(csv_header(columns))
     for row in rows:
-        _write(csv_line(row, columns))
+        write_line(csv_line(row, columns))
 
 
 def _show_table(rows: Sequence[Any], listing: Listing, output: Format, namespace: str) -> None:
@@ -204,7 +223,7 @@ def _show_table(rows: Sequence[Any], listing: Listing, output: Format, namespace
         _write_table(table.header, table.lines)
         if table.left_out:
             left_out = ", ".join(table.left_out)
-            typer.echo(f"No room for {left_out}: widen the terminal, or give -o wide.", err=True)
+            note(f"No room for {left_out}: widen the terminal, or give -o wide.")
         return
     if output is Format.TABLE:
         columns, cells = _view(rows, listing, namespace)
@@ -242,9 +261,9 @@ def _plain(cells: Sequence[str], widths: Sequence[int], columns: Sequence[TableC
 def _write_table(header: str, lines: Sequence[str]) -> None:
     """Print a table; its header is bold on a terminal."""
     if headers_shown.get():
-        _write(_bold(header))
+        write_line(_bold(header))
     for line in lines:
-        _write(line)
+        write_line(line)
 
 
 def _fits(columns: Sequence[TableColumn], cells: list[str]) -> bool:
@@ -261,20 +280,3 @@ def _bold(text: str) -> str:
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ:
         return text
     return typer.style(text, bold=True)
-
-
-def _write(text: str) -> None:
-    """Print to standard output; end the command quietly when the reader closed the pipe."""
-    try:
-        typer.echo(text)
-    except BrokenPipeError:
-        from gpuledger.cli.exit_codes import Exit
-
-        # The interpreter flushes the buffer when it ends, and the pipe is closed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(Exit.FAILED) from None
-    except OSError as error:
-        from gpuledger.cli.exit_codes import CommandError, Exit
-
-        why = error.strerror or str(error)
-        raise CommandError(Exit.FAILED, f"standard output cannot be written: {why}") from error

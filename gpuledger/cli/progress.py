@@ -1,5 +1,6 @@
 """Progress of long work: a bar on standard error if that is a terminal."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,8 +24,11 @@ def ignore(_done: int, _total: int) -> None:
 
 @contextmanager
 def bar(title: str) -> Iterator[Progress]:
-    """Show a bar for as long as the block runs and yield the function that moves it."""
-    if hidden.get() or not sys.stderr.isatty():
+    """Show a bar for as long as the block runs and yield the function that moves it.
+
+    A terminal that cannot be redrawn shows none, because an empty line would stay of it.
+    """
+    if hidden.get() or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield ignore
         return
     from rich.console import Console

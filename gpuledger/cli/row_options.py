@@ -16,6 +16,10 @@ Cluster = Annotated[
     str, typer.Option("--cluster", metavar="CLUSTER", help="Only this cluster of the ledger.")
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Most rows to print.")]
+OptionalLimit = Annotated[
+    int | None,
+    typer.Option("--limit", min=1, max=100_000, help="Most rows to print; without it, all."),
+]
 
 PLACE: Final = (text("CLUSTER", "cluster"), text("NAMESPACE", "namespace"))
 """The columns of the cluster and the namespace of a row."""

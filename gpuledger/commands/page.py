@@ -44,4 +44,4 @@ def page(
     """
     from gpuledger.page.from_store.store_pages import main
 
-    main(loaded.settings, backup, port, typer.echo)
+    main(loaded, backup, port, typer.echo)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.output import write_line
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 
@@ -38,4 +39,4 @@ def pseudonym(
             "pseudonym_key_file is not set: the log has real names; name the key's file with"
             " --pseudonym-key-file if the service has one",
         )
-    typer.echo(recorded_names(loaded.settings)(user))
+    write_line(recorded_names(loaded.settings)(user))

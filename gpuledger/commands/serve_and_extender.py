@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from gpuledger.cli.command_wrapper import command
+from gpuledger.cli.output import write_line
 from ledger.runtime.settings.client_section import CLIENT
 from ledger.runtime.settings.setting_sources import RETIRED, LoadedSettings
 from ledger.runtime.settings.settings import NAMES
@@ -53,7 +54,7 @@ def serve(
     """
     if print_config:
         for name, value, source in loaded.describe():
-            typer.echo(f"{name} = {value}  # {source}")
+            write_line(f"{name} = {value}  # {source}")
         return
     from gpuledger.server.run_service import main
 

@@ -80,10 +80,10 @@ async def uninstall(
 
     In this order: webhook configurations; the service, its scheduler and its agents are stopped;
     scheduling gates of pods, default quotas, annotations of pods and nodes, labels of nodes, cards
-    that gpuledger's agents announced, usage in the status of quotas. The log, the definitions and
-    their objects stay, and annotations of HAMi, which HAMi reads. The service is not needed, and
-    the command may be repeated. Afterwards remove the objects: `helm uninstall`, which runs this
-    command itself, or `kubectl delete -k deploy`.
+    that gpuledger's agents announced, the written status of quotas and policies. The log, the
+    definitions and their objects stay, and annotations of HAMi, which HAMi reads. The service is
+    not needed, and the command may be repeated. Afterwards remove the objects: `helm uninstall`,
+    which runs this command itself, or `kubectl delete -k deploy`.
 
     Webhooks that call a Service in another namespace than --namespace are not removed. Objects of
     others with gpuledger's labels, gates that tenants write and pods of lost nodes are reported.

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.command_wrapper import command, group
+from gpuledger.cli.output import write_line
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 app = group(
@@ -56,4 +57,5 @@ async def print_(
     """
     from gpuledger.wiring import webhook_manifest
 
-    typer.echo(webhook_manifest.render_manifest(loaded.settings, url, service, authority), nl=False)
+    manifest = webhook_manifest.render_manifest(loaded.settings, url, service, authority)
+    write_line(manifest.rstrip("\n"))

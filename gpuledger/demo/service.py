@@ -10,12 +10,14 @@ import signal
 import ssl
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import msgspec
 
+from gpuledger.demo.command_terminal import CommandTerminal, command_terminal
 from gpuledger.demo.failed_claim import FailedClaim
 from gpuledger.wiring import store_layout
 
@@ -134,28 +136,28 @@ class DemoService:
             return []
         return self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
 
-    async def command(self, *arguments: str, statuses: tuple[int, ...] = (0,)) -> FinishedCommand:
-        """Run a command on this ledger to its end. Raises FailedClaim for any other exit status."""
-        process = await asyncio.create_subprocess_exec(
-            *_command(*arguments, f"--store-dir={self.store}"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=_environment(),
-        )
-        try:
-            out, err = await asyncio.wait_for(process.communicate(), COMMAND_SECONDS)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        assert process.returncode is not None, "a process that was waited for has a status"
-        if process.returncode not in statuses:
-            raise FailedClaim(
-                f"`gpuledger {' '.join(arguments)}` works",
-                f"exit status {process.returncode}: {err.decode(errors='replace').strip()}",
+    async def command(
+        self, *arguments: str, statuses: tuple[int, ...] = (0,), columns: int = 0
+    ) -> FinishedCommand:
+        """Run a command on this ledger to its end. Raises FailedClaim for any other exit status.
+
+        It prints on a terminal of so many columns, or without columns into a pipe.
+        """
+        with ExitStack() as opened:
+            terminal = opened.enter_context(command_terminal()) if columns else None
+            process = await asyncio.create_subprocess_exec(
+                *_command(*arguments, f"--store-dir={self.store}"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=terminal.theirs if terminal else asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=_environment() | ({"TERM": "dumb", "COLUMNS": str(columns)} if columns else {}),
             )
-        return FinishedCommand(process.returncode, out.decode())
+            status, out, err = await _finished(process, terminal)
+        if status not in statuses:
+            raise FailedClaim(
+                f"`gpuledger {' '.join(arguments)}` works", f"exit status {status}: {err.strip()}"
+            )
+        return FinishedCommand(status, out)
 
     async def _announced(self, begun: int) -> str:
         """Wait for the log line with the address."""
@@ -176,6 +178,24 @@ class DemoService:
         await asyncio.sleep(POLL_SECONDS)
         if not self.runs:
             raise FailedClaim("the service starts", "it ended by itself")
+
+
+async def _finished(
+    process: asyncio.subprocess.Process, terminal: CommandTerminal | None
+) -> tuple[int, str, str]:
+    """Return the status of a command that has ended, its output and its errors."""
+    reading = asyncio.ensure_future(terminal.read(COMMAND_SECONDS)) if terminal else None
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), COMMAND_SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        # The end of the process ends the reading.
+        shown = await reading if reading is not None else ""
+    assert process.returncode is not None, "a process that was waited for has a status"
+    printed = shown if terminal else out.decode()
+    return process.returncode, printed, err.decode(errors="replace")
 
 
 async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:

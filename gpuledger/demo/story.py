@@ -99,7 +99,7 @@ class Story:
             self._out.claim(checks.all_requests_answered(answers))
             self._out.claim(checks.denials_are_right(answers))
             self._out.claim(checks.within_limits(await service_state.read(self._service)))
-            await self._show_usage()
+            await self._show("usage")
 
     async def _deny(self) -> None:
         with self._out.step("This is what the user of a denied pod reads"):
@@ -123,7 +123,7 @@ class Story:
         with self._out.step("Look at what the killed service left behind"):
             killed = await digest_left_behind(self._service.store)
             self._out.line(f"its projection had reached position P = {killed.position}")
-            self._out.line(f"digest at P  {killed.digest}")
+            self._out.line(f"digest at P {killed.digest}")
         return killed
 
     async def _start_again(self, cut_off: list[ReviewAnswer]) -> None:
@@ -144,26 +144,21 @@ class Story:
             state = await service_state.read(self._service)
             self._out.claim(checks.charged_once(state, self._allowed()))
             self._out.claim(checks.within_limits(state))
-            await self._show_usage()
+            await self._show("usage")
 
     async def _rebuild(self, killed: Digest) -> None:
         with self._out.step("Build a second projection from the log, up to P"):
             arguments = ("projection", "compare", "--at", str(killed.position))
-            self._out.command(f"gpuledger {' '.join(arguments)}")
-            ended = await self._service.command(*arguments, "-o", "json", statuses=(0, 1))
-            self._out.line(f"digest at P  {killed.digest}  of the killed one")
-            self._out.line(f"digest at P  {ended.json['rebuilt']}  of the new one")
-            self._out.claim(checks.same_digest(killed, ended.json))
+            self._out.claim(checks.same_digest(killed, await self._show_object(*arguments)))
 
     async def _audit(self) -> None:
         with self._out.step("Audit: who did what to serving, and is the log what it was?"):
-            self._out.command("gpuledger audit replay -n serving")
-            ended = await self._service.command("audit", "replay", "-n", "serving", "-o", "json")
+            arguments = ("audit", "replay", "-n", "serving")
+            await self._show(*arguments)
+            ended = await self._service.command(*arguments, "-o", "json")
             events = [msgspec.json.decode(line) for line in ended.out.splitlines()]
-            self._out.block(narration.excerpt(events))
             self._out.claim(checks.audit_lists_all(events, "serving", self._allowed()))
-            self._out.command("gpuledger audit verify")
-            report = await self._report()
+            report = await self._show_object("audit", "verify")
             self._out.claim(checks.log_is_intact(report, events[-1]["position"]))
 
     async def _end(self) -> None:
@@ -174,14 +169,19 @@ class Story:
                 raise FailedClaim("the service ends cleanly", "it takes too long") from error
             self._out.claim(checks.ended_cleanly(status))
 
-    async def _report(self) -> dict[str, Any]:
-        ended = await self._service.command("audit", "verify", "-o", "json", statuses=(0, 1))
-        report: dict[str, Any] = ended.json
-        return report
+    async def _show(self, *arguments: str) -> None:
+        """Show a command and what it prints."""
+        self._out.command(f"gpuledger {' '.join(arguments)}")
+        ended = await self._service.command(*arguments, columns=self._out.columns)
+        self._out.block(narration.excerpt(ended.out))
 
-    async def _show_usage(self) -> None:
-        self._out.command("gpuledger usage")
-        self._out.block((await self._service.command("usage")).out)
+    async def _show_object(self, *arguments: str) -> Any:
+        """Show a command and the YAML that it prints, and return the object."""
+        arguments = (*arguments, "-o", "yaml")
+        self._out.command(f"gpuledger {' '.join(arguments)}")
+        ended = await self._service.command(*arguments, statuses=(0, 1))
+        self._out.block(ended.out)
+        return msgspec.yaml.decode(ended.out)
 
     async def _send(self, pods: list[Creation], kill_at: int = 0) -> list[ReviewAnswer]:
         """Send requests with a progress bar; kill the service at a validating review, 0 for not."""

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from extender.analysis.fit_report_cards import CardVerdict
 from extender.analysis.fit_suggestions import EVICT, EvictedPod, FitSuggestion, counted
+from webhook.admission.explanation import Explanation
 
 REASONS_MAX: Final = 20
 """Most reasons in a summary, the most frequent first."""
@@ -99,6 +100,13 @@ class FitReport(msgspec.Struct, frozen=True):
     answer: str
     pods: list[PodFit]
     restricted: bool = False
+
+
+class DecidedFit(msgspec.Struct, frozen=True):
+    """A fit report, and the decision with its numbers from which the report has the answer."""
+
+    decision: Explanation
+    report: FitReport
 
 
 def restricted(fit: PodFit, namespace: str) -> PodFit:

@@ -27,7 +27,7 @@ from gpuledger.page.page_templates import FRAME, compile_all, render, render_fra
 from gpuledger.page.serving import answer_headers
 from gpuledger.page.serving.form_body import read_form
 from gpuledger.page.serving.static_files import static_file
-from gpuledger.page.viewer import Viewer
+from gpuledger.page.viewer import LocalViewer, Viewer
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
 from projections.queries.moments import time_of
@@ -113,11 +113,14 @@ class PageApp:
         viewer: Viewer,
         form: dict[str, str] | None,
     ) -> Response:
-        async with self._readers.view() as view:
-            made = await self._page_request(request, view, viewer, form)
-            content = await page.view(made)
-            context = _context(page, made) | {"page": content, "request": made}
-            body = await render(page.template, context)
+        try:
+            async with self._readers.view() as view:
+                made = await self._page_request(request, view, viewer, form)
+                content = await page.view(made)
+                context = _context(page, made) | {"page": content, "request": made}
+                body = await render(page.template, context)
+        except StoreError as error:
+            raise _unreadable(error, viewer) from error
         return _answer(request, body, made, refreshes=bool(context["refreshes"]))
 
     async def _sign_out(self, request: Request) -> Response:
@@ -200,6 +203,20 @@ _TOO_LONG: Final = PageError(
 _REPORT: Final = "Load the page again. The log of the service has the reason (page_failed)."
 
 
+def _unreadable(error: StoreError, viewer: Viewer) -> PageError:
+    """Return the refusal; only a viewer on this machine sees paths of this machine."""
+    if isinstance(viewer, LocalViewer):
+        return PageError(503, f"{error}.")
+    _log.warning("projection_unreadable", reason=str(error))
+    return PageError(503, "The projection cannot be read now.", remedy=_UNREADABLE)
+
+
+_UNREADABLE: Final = (
+    "Try again. If it stays so, ask the operator: the log of the service has the reason"
+    " (projection_unreadable)."
+)
+
+
 def _require_method(request: Request, methods: Sequence[str]) -> None:
     """Raise PageError 405 for another method; HEAD is GET without a body."""
     method = "GET" if request.method == "HEAD" else request.method
@@ -215,8 +232,6 @@ def _as_refusal(error: Exception) -> PageError | None:
         return error
     if isinstance(error, InvalidParameter):
         return _of_parameter(error)
-    if isinstance(error, StoreError):
-        return PageError(503, f"{error}.")
     return _TOO_LONG if isinstance(error, TimeoutError) else None
 
 

@@ -8,12 +8,18 @@ from typing import Final, Protocol
 
 import msgspec
 
-from gpuledger.manifest_fit.fit_report import FitReport
-from webhook.admission.explanation import Explanation
+from gpuledger.manifest_fit.fit_report import DecidedFit
 from webhook.gates.waiting_report import WaitingRow
 
 WAITING_MAX: Final = 500
 """Most waiting pods that a source returns."""
+
+
+class LogScrub(msgspec.Struct, frozen=True):
+    """A complete read of the log that found its chain intact up to `position`, at µs `time`."""
+
+    position: int
+    time: int
 
 
 class LogHealth(msgspec.Struct, frozen=True):
@@ -21,12 +27,33 @@ class LogHealth(msgspec.Struct, frozen=True):
 
     `position` is None when the log cannot be reached, with the reason in `problems`, and without
     problems where the page does not ask for it, as in a store without a noted head. `origin` is the
-    source of the page in words.
+    source of the page in words. `scrub` is the last one since the start of this replica, None
+    before its end and where none runs.
     """
 
     position: int | None
     origin: str
     problems: tuple[str, ...] = ()
+    scrub: LogScrub | None = None
+
+
+class ManifestQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A manifest to fit, JSON or YAML, as of `at`, "" for now.
+
+    `namespace` and `user` are used where the manifest has none; "" for neither. `cluster` is the
+    cluster of the source if it has one, "" for the source's default. The report of a `restricted`
+    question, for a viewer who may not list the cards of all namespaces, names no node, no card and
+    no pod of another namespace. With `own_holders`, for one who may not list the holders there, the
+    decision names no other namespace.
+    """
+
+    manifest: bytes
+    namespace: str
+    user: str
+    cluster: str
+    at: str
+    restricted: bool
+    own_holders: bool
 
 
 class PageSource(Protocol):
@@ -34,6 +61,11 @@ class PageSource(Protocol):
 
     Raises PageError: 503 when the source cannot answer, 400 for an invalid body.
     """
+
+    @property
+    def cluster(self) -> str:
+        """The only cluster about whose manifests the source decides, "" for any of the ledger."""
+        ...
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
         """Return the first waiting pods of a namespace, "" for all, at most `WAITING_MAX`.
@@ -46,30 +78,9 @@ class PageSource(Protocol):
         """Return the state of the log."""
         ...
 
-    async def explain(
-        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
-    ) -> Explanation:
-        """Return the decision about a manifest, JSON or YAML; nothing is reserved.
+    async def fit(self, question: ManifestQuestion) -> DecidedFit:
+        """Return the decision about a manifest and the nodes on which its pods fit.
 
-        `namespace` and `user` are used where the manifest has none; "" for neither. With
-        `own_holders`, for a viewer who may not list the holders of all namespaces, the decision
-        names no other namespace.
-        """
-        ...
-
-    async def fit(
-        self,
-        manifest: bytes,
-        namespace: str,
-        user: str,
-        *,
-        at: str,
-        restricted: bool,
-        own_holders: bool,
-    ) -> FitReport:
-        """Return the nodes on which a manifest's pods fit, as of `at`, "" for now.
-
-        A `restricted` report, for a viewer who may not list the cards of all namespaces, names no
-        node, no card and no pod of another namespace. The others are those of `explain`.
+        Nothing is reserved.
         """
         ...

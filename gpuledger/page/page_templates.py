@@ -13,7 +13,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gpuledger.cli.tables.display_texts import harmless
 from gpuledger.page.page_paths import HOME
-from gpuledger.page.quantity_texts import amount_text, percent_text, time_text, with_breaks
+from gpuledger.page.quantity_texts import (
+    amount_text,
+    part_text,
+    percent_text,
+    time_text,
+    with_breaks,
+)
 from gpuledger.page.serving.static_files import EDITION
 from gpuledger.version import VERSION
 
@@ -34,6 +40,7 @@ def _environment() -> Environment:
         "visible": harmless,
         "breaks": with_breaks,
         "amount": amount_text,
+        "part": part_text,
         "percent": percent_text,
         "time": time_text,
     }

@@ -13,6 +13,7 @@ from ledger.core.model.display_names import measure
 _AFTER_BREAK: Final = re.compile(r"(?<=[/.])(?=.)")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MIB_OF_GIB: Final = 1024
+_MEMORY_UNITS: Final = ("MiB", "GiB")
 _TO_THE_SECOND: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -37,6 +38,13 @@ def _memory(mib: int) -> str:
         return f"{mib:,} MiB"
     gib = mib / _MIB_OF_GIB
     return f"{gib:,.0f} GiB" if mib % _MIB_OF_GIB == 0 else f"{gib:,.1f} GiB"
+
+
+def part_text(part: int, whole: int, key: str) -> str:
+    """Return an amount of another as `6 of 10 GPUs`, or `512 MiB of 2 GiB`."""
+    first = amount_text(part, key)
+    number, _, unit = first.partition(" ")
+    return f"{first if unit in _MEMORY_UNITS else number} of {amount_text(whole, key)}"
 
 
 def percent_text(part: int, whole: int) -> str:

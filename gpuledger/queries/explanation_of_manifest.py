@@ -45,17 +45,18 @@ async def explain_body(
     log raises.
     """
     async with open_log(settings) as opened, writer_on(settings, opened) as writer:
-        _require_cluster(settings.cluster, writer.state)
+        require_cluster(settings.cluster, writer.state)
         context = admission_from_settings.cluster_context(settings, writer)
         return await explain_to(settings, writer, context, body, namespace, username)
 
 
-def _require_cluster(cluster: str, state: State) -> None:
+def require_cluster(cluster: str, state: State) -> None:
     """Raise CommandError for an unregistered cluster, where others are registered.
 
     A quota over many clusters may cover one that is not registered yet.
     """
-    named = {name.partition("/")[0] for name in (*state.namespaces, *state.described)}
+    qualified = (*state.namespaces, *state.described, *state.nodes)
+    named = {name.partition("/")[0] for name in qualified}
     known = sorted(named | state.clusters.keys())
     if not known or cluster in known or state.reaching:
         return

@@ -9,9 +9,9 @@ from extender.inventory.unrecorded_card_use import UsageOverlay
 from gpuledger.cli import manifest_input
 from gpuledger.cli.exit_codes import denied_error
 from gpuledger.manifest_fit.card_fit import CardFit
-from gpuledger.manifest_fit.fit_report import FitReport
+from gpuledger.manifest_fit.fit_report import DecidedFit, FitReport
 from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest, card_requests
-from gpuledger.queries.explanation_of_manifest import explain_to
+from gpuledger.queries.explanation_of_manifest import explain_to, require_cluster
 from gpuledger.storage.past_ledger import PastLedger, ledger_at
 from gpuledger.wiring.admission_from_settings import cluster_context
 from gpuledger.wiring.extender_from_settings import extender_settings
@@ -25,7 +25,7 @@ async def fit(settings: Settings, file: str, namespace: str | None, at: str) -> 
     body = manifest_input.read(file, settings.review_bytes_max)
     recalled = await ledger_at(settings, at)
     try:
-        return await fit_body(settings, recalled, body, namespace)
+        return (await fit_body(settings, recalled, body, namespace)).report
     except BadReview as error:
         raise manifest_input.refused(file, error.field, error.message) from error
 
@@ -36,11 +36,12 @@ async def fit_body(
     body: bytes,
     namespace: str | None,
     username: str = "",
-) -> FitReport:
-    """Fit the pods of a manifest in JSON at a moment. Raises BadReview, CommandError.
+) -> DecidedFit:
+    """Decide about a manifest in JSON and fit its pods at a moment. Raises BadReview, CommandError.
 
     `namespace` and `username` are used where the manifest has none.
     """
+    require_cluster(settings.cluster, recalled.state)
     preferences = extender_settings(settings).preferences
     context = cluster_context(settings, recalled)
     explained = await explain_to(settings, recalled, context, body, namespace, username)
@@ -53,7 +54,7 @@ async def fit_body(
     inventory.load(recalled.state)
     cards = CardFit(inventory, preferences)
     pod_fits = [cards.fit(request) for request in requests]
-    return FitReport(
+    report = FitReport(
         recalled.state.position,
         where,
         all(pod_fit.fits for pod_fit in pod_fits),
@@ -61,3 +62,4 @@ async def fit_body(
         explained.answer,
         pod_fits,
     )
+    return DecidedFit(explained, report)

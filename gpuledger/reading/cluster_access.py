@@ -11,12 +11,16 @@ from typing import Final
 from urllib.parse import quote
 
 from gpuledger.cli.exit_codes import CommandError, Exit
-from gpuledger.reading import exec_credential
-from gpuledger.reading.access_files import content_of, identify, token_in, trusting, usable_token
-from gpuledger.reading.exec_credential import PluginCredential
+from gpuledger.reading.access_files import content_of, identify, trusting, usable_token
 from gpuledger.reading.kubeconfig_files import ClusterAccess, KubeContext, UserAccess, decoded
-
-Headers = list[tuple[str, str]]
+from gpuledger.reading.request_credentials import (
+    FixedCredentials,
+    Headers,
+    PluginCredentials,
+    RequestCredentials,
+    TokenFileCredentials,
+    bearer,
+)
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -35,19 +39,22 @@ def context_of_pod(
     return KubeContext("the service account of this pod", cluster, user, namespace.strip())
 
 
-async def access_of(context: KubeContext) -> tuple[ssl.SSLContext, Headers]:
-    """Return the TLS context and the headers of requests. Raises CommandError."""
-    user = context.user
-    credential = PluginCredential()
-    if user.plugin is not None and not _has_token(user):
-        credential = await exec_credential.credential_of(user.plugin, context.cluster)
+async def access_of(
+    context: KubeContext,
+) -> tuple[ssl.SSLContext, RequestCredentials, Headers]:
+    """Return the TLS context, the credentials, and the other headers of each request.
+
+    Raises CommandError.
+    """
+    user, also = context.user, _impersonation(context.user)
     tls = _tls(context.cluster)
-    _identify(tls, user, credential)
-    return tls, [*_authorization(user, credential), *_impersonation(user)]
-
-
-def _has_token(user: UserAccess) -> bool:
-    return bool(user.token or user.token_file)
+    _identify(tls, user)
+    if user.token_file:
+        return tls, TokenFileCredentials("tokenFile", user.token_file), also
+    if user.plugin is not None and not user.token:
+        credentials = await PluginCredentials.started(user.plugin, context.cluster, tls)
+        return tls, credentials, also
+    return tls, FixedCredentials(_authorization(user)), also
 
 
 def _tls(cluster: ClusterAccess) -> ssl.SSLContext:
@@ -64,11 +71,7 @@ def _tls(cluster: ClusterAccess) -> ssl.SSLContext:
     return tls
 
 
-def _identify(tls: ssl.SSLContext, user: UserAccess, credential: PluginCredential) -> None:
-    if credential.client_certificate_data:
-        pair = (credential.client_certificate_data, credential.client_key_data)
-        identify(tls, *(part.encode() for part in pair))
-        return
+def _identify(tls: ssl.SSLContext, user: UserAccess) -> None:
     certificate = _part("client-certificate", user.client_certificate_data, user.client_certificate)
     key = _part("client-key", user.client_key_data, user.client_key)
     if bool(certificate) != bool(key):
@@ -86,14 +89,12 @@ def _part(field: str, data: str, path: str) -> bytes:
     return content_of(field, path) if path else b""
 
 
-def _authorization(user: UserAccess, credential: PluginCredential) -> Headers:
-    token = credential.token or user.token
-    if user.token_file:
-        token = token_in("tokenFile", user.token_file)
-    elif not token and user.auth_provider is not None:
+def _authorization(user: UserAccess) -> Headers:
+    token = user.token
+    if not token and user.auth_provider is not None:
         token = _provided(user.auth_provider)
     if token:
-        return [("Authorization", f"Bearer {usable_token('token', token)}")]
+        return bearer(usable_token("token", token))
     if user.username:
         pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
         return [("Authorization", f"Basic {pair}")]
@@ -113,9 +114,28 @@ def _provided(provider: Mapping[str, object]) -> str:
     return token
 
 
+def _refuse_parts(user: UserAccess) -> None:
+    """Refuse parts of an impersonation without a name, as kubectl does. Raises CommandError.
+
+    The API server would take the request for one of the user itself, whose rights may be wider.
+    """
+    parts = {
+        "as-uid": user.impersonate_uid,
+        "as-groups": user.impersonate_groups,
+        "as-user-extra": user.impersonate_extra,
+    }
+    if given := [field for field, value in parts.items() if value]:
+        raise CommandError(
+            Exit.USAGE,
+            f"the user of the kubeconfig has {', '.join(given)} without `as`: add the name of the"
+            f" user to act as, or remove {'it' if len(given) == 1 else 'them'}",
+        )
+
+
 def _impersonation(user: UserAccess) -> Headers:
-    """Return the headers of a user that acts as another."""
+    """Return the headers of a user that acts as another. Raises CommandError without its name."""
     if not user.impersonate:
+        _refuse_parts(user)
         return []
     headers = [("Impersonate-User", user.impersonate)]
     if user.impersonate_uid:

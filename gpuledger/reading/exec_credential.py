@@ -10,7 +10,8 @@ import contextlib
 import json
 import os
 import sys
-from typing import Any, Final
+from datetime import datetime
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -31,11 +32,15 @@ _ENVIRONMENT: Final = "KUBERNETES_EXEC_INFO"
 
 
 class PluginCredential(msgspec.Struct, rename="camel"):
-    """The status of an ExecCredential: a token, or a certificate and its key in PEM."""
+    """The status of an ExecCredential: a token, or a certificate and its key in PEM.
+
+    Without an expiration it is used until it is refused.
+    """
 
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class _ExecCredential(msgspec.Struct, rename="camel"):
@@ -45,10 +50,17 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 async def credential_of(
-    plugin: ExecPlugin, cluster: ClusterAccess, seconds: float = PLUGIN_SECONDS
+    plugin: ExecPlugin,
+    cluster: ClusterAccess,
+    seconds: float = PLUGIN_SECONDS,
+    *,
+    prompts: bool = True,
 ) -> PluginCredential:
-    """Run a plugin and return its credential. Raises CommandError that names the plugin."""
-    interactive = _is_interactive(plugin)
+    """Run a plugin and return its credential. Raises CommandError that names the plugin.
+
+    Without `prompts` it gets no terminal, because the command may draw on it.
+    """
+    interactive = _is_interactive(plugin, prompts=prompts)
     if plugin.api_version not in VERSIONS:
         raise _failed(
             plugin, f"its apiVersion {plugin.api_version!r} is none of {', '.join(VERSIONS)}"
@@ -99,8 +111,10 @@ async def _output(plugin: ExecPlugin, process: asyncio.subprocess.Process, secon
     return bytes(output)
 
 
-def _is_interactive(plugin: ExecPlugin) -> bool:
-    terminal = sys.stdin is not None and sys.stdin.isatty()
+def _is_interactive(plugin: ExecPlugin, *, prompts: bool) -> bool:
+    if plugin.interactive_mode == "Always" and not prompts:
+        raise _failed(plugin, "it needs a terminal to log in again; start the command again")
+    terminal = prompts and sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not terminal:
         raise _failed(plugin, "it needs a terminal; run the command in one")
     return terminal and plugin.interactive_mode != "Never"

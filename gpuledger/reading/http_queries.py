@@ -74,12 +74,14 @@ class HttpQueries(LedgerQueries):
         return await self._as_of("usage", scope, "", QuotaLimit, level=RANGES, limits="true")
 
     async def holders(
-        self, scope: QueryScope, *, at: str = "", pods: bool = False, root: str = ""
+        self, scope: QueryScope, *, at: str = "", pods: bool = False, root: str = "", limit: int = 0
     ) -> "QueryAnswer[HolderCharge]":
         """Return the charged objects."""
         from projections.queries.holders import HolderCharge
 
-        return await self._as_of("holders", scope, at, HolderCharge, pods=_flag(pods), root=root)
+        return await self._as_of(
+            "holders", scope, at, HolderCharge, limit=limit, pods=_flag(pods), root=root
+        )
 
     async def holds(self, scope: QueryScope, *, at: str = "") -> "QueryAnswer[OpenHold]":
         """Return the attempts that are not settled."""
@@ -167,14 +169,17 @@ class HttpQueries(LedgerQueries):
         kind: type[Row],
         *,
         level: int = 1,
+        limit: int = 0,
         **params: str,
     ) -> QueryAnswer[Row]:
         from gpuledger.storage.time_ranges import moment_at
 
         moment_at(at)
-        question = PagedQuestion(resource, scope, {**params, "at": at}, fixed="at", level=level)
-        answer, _ = await read_all(await self._connection(), question, kind)
-        return answer
+        question = PagedQuestion(
+            resource, scope, {**params, "at": at}, fixed="at", level=level, limit=limit
+        )
+        answer, more = await read_all(await self._connection(), question, kind)
+        return QueryAnswer(answer.position, answer.head, answer.rows, int(bool(more)))
 
     async def _about(
         self,

@@ -32,7 +32,7 @@ class QueryAnswer(msgspec.Struct, Generic[Row_co], frozen=True):
     """Rows as of a position of a log whose last projected position is `head`.
 
     `more` is the position of the first row after a limit, 0 at the end; for rows with the newest
-    first it is any other number.
+    first, and for rows without a position, it is any other number.
     """
 
     position: int
@@ -82,9 +82,12 @@ class LedgerQueries(Protocol):
         ...
 
     async def holders(
-        self, scope: QueryScope, *, at: str = "", pods: bool = False, root: str = ""
+        self, scope: QueryScope, *, at: str = "", pods: bool = False, root: str = "", limit: int = 0
     ) -> "QueryAnswer[HolderCharge]":
-        """Return the charged objects; with `pods` or of a `root` also pods within a root."""
+        """Return the charged objects; with `pods` or of a `root` also pods within a root.
+
+        They are in the order of cluster, namespace and key. A `limit` of 0 is none.
+        """
         ...
 
     async def holds(self, scope: QueryScope, *, at: str = "") -> "QueryAnswer[OpenHold]":

@@ -20,6 +20,7 @@ from ledger.runtime.settings.settings import Settings
 
 if TYPE_CHECKING:
     from gpuledger.reading.kubeconfig_files import KubeContext
+    from gpuledger.reading.request_credentials import RequestCredentials
     from gpuledger.reading.service_connection import ServiceConnection
 
 COMMAND_LINE: Final = "command line"
@@ -132,19 +133,28 @@ def _to_service(settings: Settings) -> "ServiceConnection":
         raise CommandError(
             Exit.USAGE, f"server = {url}: http shows the token to the network; give an https URL"
         )
-    token = settings.token
-    if settings.token_file:
-        token = access_files.token_in("token_file", settings.token_file)
-    elif token:
-        token = access_files.usable_token("token", token)
+    credentials = _credentials(settings)
     address = ServiceAddress(
         url,
         f"service {url}",
         "get a new token, such as by `kubectl create token`, and give it with --token-file or"
         " GPULEDGER_TOKEN",
     )
-    headers = [("Authorization", f"Bearer {token}")] if token else []
-    return ServiceConnection(address, tls=tls, headers=headers)
+    return ServiceConnection(address, tls=tls, credentials=credentials)
+
+
+def _credentials(settings: Settings) -> "RequestCredentials":
+    """Return the credentials for the service of the setting server. Raises CommandError."""
+    from gpuledger.reading.access_files import usable_token
+    from gpuledger.reading.request_credentials import (
+        FixedCredentials,
+        TokenFileCredentials,
+        bearer,
+    )
+
+    if settings.token_file:
+        return TokenFileCredentials("token_file", settings.token_file)
+    return FixedCredentials(bearer(usable_token("token", settings.token)) if settings.token else [])
 
 
 def _context(settings: Settings) -> "KubeContext | None":
@@ -157,13 +167,24 @@ def _context(settings: Settings) -> "KubeContext | None":
     paths, given = kubeconfig_files.paths_of(settings.kubeconfig, os.environ), settings.kubeconfig
     if given or any(path.exists() for path in paths):
         return kubeconfig_files.load_context(paths, settings.context, given=bool(given))
-    return None if settings.context else cluster_access.context_of_pod(os.environ)
+    if settings.context:
+        raise CommandError(
+            Exit.USAGE,
+            f"there is no context {settings.context!r}, because there is no kubeconfig at"
+            f" {_joined(paths)}: name a file with --kubeconfig (KUBECONFIG), a service with"
+            " --server, or leave --context (GPULEDGER_CONTEXT) out",
+        )
+    return cluster_access.context_of_pod(os.environ)
+
+
+def _joined(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths))
 
 
 def _nothing(settings: Settings) -> str:
     from gpuledger.reading import kubeconfig_files
 
-    places = ", ".join(map(str, kubeconfig_files.paths_of(settings.kubeconfig, os.environ)))
+    places = _joined(kubeconfig_files.paths_of(settings.kubeconfig, os.environ))
     return (
         f"there is no store at {Path(settings.store_dir).absolute()}, and no kubeconfig at"
         f" {places}: start `gpuledger serve` there, or name another place with --store-dir"
@@ -183,7 +204,7 @@ async def _to_cluster(context: "KubeContext") -> "ServiceConnection":
         raise CommandError(
             Exit.USAGE, f"{context.origin}: server {url} is not an https URL: correct it"
         )
-    tls, headers = await access_of(context)
+    tls, credentials, headers = await access_of(context)
     address = ServiceAddress(
         url,
         f"{context.origin} at {url}",
@@ -192,4 +213,4 @@ async def _to_cluster(context: "KubeContext") -> "ServiceConnection":
         server_name=cluster.tls_server_name or None,
         proxy=cluster.proxy_url or None,
     )
-    return ServiceConnection(address, tls=tls, headers=headers)
+    return ServiceConnection(address, tls=tls, credentials=credentials, headers=headers)

@@ -19,6 +19,12 @@ CREATED: Final = frozenset({"explain", "fit"})
 
 _API_SERVICE: Final = f"{VERSION}.{GROUP}"
 
+_INSTALL: Final = (
+    f"check `kubectl get apiservice {_API_SERVICE}`: the chart's value aggregatedAPI.enabled=true"
+    " adds it; or read the service with --server"
+)
+"""The remedy where a cluster may have no aggregated API."""
+
 
 def error_of(address: ServiceAddress, reply: ServiceReply, resource: str) -> CommandError:
     """Return the error for an answer that is not a success."""
@@ -56,10 +62,12 @@ def _forbidden(address: ServiceAddress, message: str, resource: str) -> str:
     group = GROUP if address.aggregated else "gpuledger.io"
     verb = "create" if resource in CREATED else "list"
     why = message or f"you may not {verb} {resource}"
-    return (
+    rule = (
         f"{why}. A Role of that namespace, or a ClusterRole for all, needs the rule apiGroups:"
         f" [{group}], resources: [{resource}], verbs: [{verb}]"
     )
+    # An API server checks the right before it finds out that it serves no such group.
+    return f"{rule}. If the right is there, {_INSTALL}" if address.aggregated else rule
 
 
 def _not_found(address: ServiceAddress, message: str, resource: str) -> CommandError:
@@ -68,9 +76,7 @@ def _not_found(address: ServiceAddress, message: str, resource: str) -> CommandE
     if address.aggregated:
         return CommandError(
             Exit.NOT_FOUND,
-            f"{address.origin} serves no {resource} of {GROUP}/{VERSION}: check `kubectl get"
-            f" apiservice {_API_SERVICE}`, which a release with aggregation creates, or read the"
-            " service with --server",
+            f"{address.origin} serves no {resource} of {GROUP}/{VERSION}: {_INSTALL}",
         )
     return CommandError(
         Exit.NOT_FOUND,
@@ -82,5 +88,5 @@ def _not_found(address: ServiceAddress, message: str, resource: str) -> CommandE
 def _unavailable(address: ServiceAddress, message: str) -> str:
     why = message or "the service is unavailable"
     if address.aggregated:
-        return f"{why}; check `kubectl get apiservice {_API_SERVICE}` and the pods of gpuledger"
+        return f"{why}; check that the pods of gpuledger are ready, and {_INSTALL}"
     return f"{why}; try again, or check its /readyz"

@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 
 from gpuledger.cli.exit_codes import CommandError, Exit
+from gpuledger.reading.request_credentials import Headers, RequestCredentials
 from ledger.log.bounded_read import AnswerTooLong, read_whole
 from ledger.runtime.addresses import is_loopback
 
@@ -69,14 +70,18 @@ class ServiceConnection:
         address: ServiceAddress,
         *,
         tls: ssl.SSLContext | None,
-        headers: list[tuple[str, str]],
+        credentials: RequestCredentials,
+        headers: Headers | None = None,
     ) -> None:
-        """`headers` authenticate each request; without `tls` the URL is a loopback http one."""
+        """`headers` are those beside the credentials; without `tls` the URL is an http one."""
         self.address = address
+        self._credentials = credentials
         self._proxy = address.proxy or _proxy_for(address.url)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True),
-            headers=[("User-Agent", "gpuledger"), ("Accept", "application/json"), *headers],
+            connector=aiohttp.TCPConnector(
+                ssl=tls if tls is not None else True, force_close=credentials.by_certificate
+            ),
+            headers=[("User-Agent", "gpuledger"), ("Accept", "application/json"), *(headers or ())],
             timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
         )
 
@@ -104,7 +109,24 @@ class ServiceConnection:
         params: Mapping[str, str],
         body: bytes | None,
     ) -> ServiceReply:
+        """Send a request, and once more if it is refused and the credentials can be renewed."""
+        reply = await self._send(method, resource, namespace, params, body)
+        if reply.status == 401 and await self._credentials.renew():
+            reply = await self._send(method, resource, namespace, params, body)
+        return reply
+
+    async def _send(
+        self,
+        method: str,
+        resource: str,
+        namespace: str,
+        params: Mapping[str, str],
+        body: bytes | None,
+    ) -> ServiceReply:
         address = self.address
+        headers = await self._credentials.headers()
+        if body is not None:
+            headers = [*headers, ("Content-Type", "application/json")]
         asked = {name: value for name, value in params.items() if value}
         if namespace and not address.aggregated:
             asked["namespace"] = namespace
@@ -114,7 +136,7 @@ class ServiceConnection:
                 address.url + address.path(resource, namespace),
                 params=asked,
                 data=body,
-                headers={"Content-Type": "application/json"} if body is not None else None,
+                headers=headers,
                 server_hostname=address.server_name,
                 proxy=self._proxy,
                 allow_redirects=False,
@@ -134,8 +156,8 @@ class ServiceConnection:
             ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _unreachable(address, error) from error
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return ServiceReply(response.status, headers, content)
+        fields = {name.lower(): value for name, value in response.headers.items()}
+        return ServiceReply(response.status, fields, content)
 
 
 def _unreachable(address: ServiceAddress, error: Exception) -> CommandError:

@@ -72,7 +72,7 @@ class StoreQueries(LedgerQueries):
         )
 
     async def holders(
-        self, scope: QueryScope, *, at: str = "", pods: bool = False, root: str = ""
+        self, scope: QueryScope, *, at: str = "", pods: bool = False, root: str = "", limit: int = 0
     ) -> QueryAnswer[holder_lists.HolderCharge]:
         """Return the charged objects."""
         return await self._all(
@@ -80,6 +80,7 @@ class StoreQueries(LedgerQueries):
             lambda view, position, size, after: holder_lists.holders(
                 view, position, scope, limit=size, after=after, pods=pods, root=root
             ),
+            limit,
         )
 
     async def holds(self, scope: QueryScope, *, at: str = "") -> QueryAnswer[holder_lists.OpenHold]:
@@ -153,10 +154,11 @@ class StoreQueries(LedgerQueries):
             " --context",
         )
 
-    async def _all(self, at: str, ask: AskPage[Row]) -> QueryAnswer[Row]:
+    async def _all(self, at: str, ask: AskPage[Row], limit: int = 0) -> QueryAnswer[Row]:
+        """Return the rows of all pages, or of the first `limit` rows."""
         async with caught_up(self._settings, at) as (view, position):
-            rows = await paged(lambda size, after: ask(view, position, size, after))
-        return QueryAnswer(position, view.head.position, rows)
+            rows, more = await paged(lambda size, after: ask(view, position, size, after), limit)
+        return QueryAnswer(position, view.head.position, rows, int(bool(more)))
 
     @asynccontextmanager
     async def _range(self, since: str, until: str) -> AsyncIterator[ProjectionView]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from gpuledger.removal.removal_tasks import RemovalTask, RemovedThing, deleting, merging
-from ledger.kube.api.api_resources import QUOTAS, UNIVERSE_QUOTAS
+from ledger.kube.api.api_resources import QUOTAS, Resource
 from ledger.kube.api.cluster_errors import NotServed
 from ledger.kube.api.objects import (
     ListMeta,
@@ -32,7 +32,6 @@ from ledger.kube.watch import list_watch, optional_resources
 from ledger.kube.watch.list_watch import CollectionSource
 
 _ENFORCED: Final = "requests."
-_JSON_PATCH: Final = "application/json-patch+json"
 _SPEC: Final = "f:spec"
 
 
@@ -148,22 +147,17 @@ def _is_zero(quantity: str | int) -> bool:
         return False
 
 
-async def find_universe_quotas(client: ApiClient) -> list[RemovalTask]:
-    """Return the UniverseResourceQuotas with a status. Raises ClusterError."""
-    source = optional_resources.source_of(UNIVERSE_QUOTAS, list_watch.whole)
+async def find_statuses(client: ApiClient, resource: Resource) -> list[RemovalTask]:
+    """Return the objects of one of our own kinds that have a status. Raises ClusterError."""
+    source = optional_resources.source_of(resource, list_watch.whole)
     try:
         listed = await list_watch.list_all(client, source)
     except NotServed:
         return []
-    return [_cleared(client, quota) for quota in listed.objects if quota.status]
+    return [_cleared(client, resource, seen) for seen in listed.objects if seen.status]
 
 
-def _cleared(client: ApiClient, quota: Workload) -> RemovalTask:
-    name = quota.metadata.name
-    path = f"{UNIVERSE_QUOTAS.object('', name)}/status"
-
-    async def undo() -> None:
-        empty = [{"op": "add", "path": "/status", "value": {}}]
-        await quota_and_gate_writes.send(client, "PATCH", path, empty, _JSON_PATCH)
-
-    return RemovalTask(RemovedThing("universeresourcequota", name, "clear the status"), undo)
+def _cleared(client: ApiClient, resource: Resource, seen: Workload) -> RemovalTask:
+    name = seen.metadata.name
+    undo = functools.partial(quota_and_gate_writes.replace_status, client, resource, name, {})
+    return RemovalTask(RemovedThing(resource.kind.lower(), name, "clear the status"), undo)

@@ -11,7 +11,7 @@ from gpuledger.removal import pod_leftovers
 from gpuledger.removal.api_service_leftover import find_api_service
 from gpuledger.removal.node_leftovers import find_nodes
 from gpuledger.removal.pod_leftovers import find_pods
-from gpuledger.removal.quota_leftovers import find_quotas, find_universe_quotas
+from gpuledger.removal.quota_leftovers import find_quotas, find_statuses
 from gpuledger.removal.removal_scope import RemovalScope
 from gpuledger.removal.removal_tasks import RemovalTask, RemovedThing
 from gpuledger.removal.stopped_parts import (
@@ -22,6 +22,7 @@ from gpuledger.removal.stopped_parts import (
     find_running,
 )
 from gpuledger.removal.webhook_leftovers import FoundWebhooks, find_webhooks
+from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS
 from ledger.kube.api.cluster_errors import ClusterError, ClusterUnavailable, Forbidden
 from ledger.kube.client.api_client import ApiClient
 
@@ -115,13 +116,16 @@ async def plan_removal(client: ApiClient, scope: RemovalScope) -> RemovalPlan:
 
 
 async def _marked(client: ApiClient, scope: RemovalScope, lists: _Lists) -> list[RemovalTask]:
-    """Return the marked pods, quotas, nodes and universe quotas, in this order."""
+    """Return the marked pods, quotas, nodes and statuses, in this order."""
     nothing: list[RemovalTask] = []
     finds: tuple[tuple[str, Callable[[], Awaitable[list[RemovalTask]]]], ...] = (
         ("pods", partial(find_pods, client)),
         ("resourcequotas", partial(find_quotas, client, scope.rules, scope.zero)),
         ("nodes", partial(find_nodes, client)),
-        ("universeresourcequotas", partial(find_universe_quotas, client)),
+        *(
+            (resource.plural, partial(find_statuses, client, resource))
+            for resource in (UNIVERSE_QUOTAS, POLICIES)
+        ),
     )
     return [task for name, find in finds for task in await lists.read(name, find, nothing)]
 

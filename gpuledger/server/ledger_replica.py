@@ -69,6 +69,15 @@ class SnapshotMark(NamedTuple):
     taken: float
 
 
+class ScrubMark(NamedTuple):
+    """The last complete scrub since the start: the position up to which the log is intact, and the
+    Unix time of its end. Both are 0 before.
+    """
+
+    position: int
+    ended: float
+
+
 class LedgerReplica:
     """The ledger of one replica; `unavailable_reason()` returns why it cannot decide."""
 
@@ -92,6 +101,7 @@ class LedgerReplica:
         self.owner: Lease | None = None
         self.settler: Lease | None = None
         self.snapshot = SnapshotMark(0, 0.0)
+        self.scrub = ScrubMark(0, 0.0)
         self.opened = asyncio.Event()
         self.hints = Hints()
         self.beats = OwnerBeats(settings.cluster, settings.pod_name)
@@ -288,6 +298,7 @@ class LedgerReplica:
         elif message.snapshot >= 0:
             self.snapshot = SnapshotMark(message.snapshot, time.time())
         else:
+            self.scrub = ScrubMark(message.scrubbed, time.time())
             _log.info("log_scrubbed", position=message.scrubbed)
 
     def _stop(self, reason: str) -> None:

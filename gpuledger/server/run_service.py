@@ -35,6 +35,7 @@ from gpuledger.wiring import (
 from ledger.kube.hami.managed_resources import counted_only
 from ledger.log.embedded.nats_server import EmbeddedServer
 from ledger.runtime import gc_tuning, log_setup
+from ledger.runtime.counter_protocol import Count
 from ledger.runtime.http import http_server
 from ledger.runtime.http.health import CheckResult, Health
 from ledger.runtime.http.http_server import Listener
@@ -140,7 +141,9 @@ async def _serve(
     if cluster_tasks is not None:
         authority = partial(service_certificate.authority, settings)
         background.append(cluster_tasks.run(authority, health.is_ready, reviews=admission))
-    background += _aggregated(settings, application, cluster_tasks, certificates, stop)
+    if cluster_tasks is not None and certificates is not None:
+        server = _aggregated(settings, application, cluster_tasks, certificates, telemetry.count)
+        background += [server.run(stop)] if server is not None else []
     http = http_server.serve(
         application.app,
         listener,
@@ -168,22 +171,22 @@ async def _cluster_tasks(
 def _aggregated(
     settings: Settings,
     application: ServiceApp,
-    cluster_tasks: ClusterTasks | None,
-    certificates: Tls | None,
-    stop: asyncio.Event,
-) -> list[Work]:
-    """Return the work of the aggregated API, if the settings have it. Raises ListenError."""
-    if not settings.aggregated_listen or cluster_tasks is None or certificates is None:
-        return []
+    cluster_tasks: ClusterTasks,
+    certificates: Tls,
+    count: Count,
+) -> AggregatedServer | None:
+    """Return the server of the aggregated API, None without the setting. Raises ListenError."""
+    if not settings.aggregated_listen:
+        return None
     listener = http_server.bind(settings.aggregated_listen, "aggregated_listen")
-    server = AggregatedServer(
+    return AggregatedServer(
         settings,
         listener=listener,
         routes=application.routes,
         cluster_tasks=cluster_tasks,
         certificates=certificates,
+        count=count,
     )
-    return [server.run(stop)]
 
 
 def _is_trusted(settings: Settings, cluster_tasks: ClusterTasks | None) -> bool:

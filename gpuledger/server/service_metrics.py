@@ -43,6 +43,8 @@ class ServiceMetrics:
         telemetry.read("settler", replica.is_active)
         telemetry.read("snapshot_position", lambda: replica.snapshot.position)
         telemetry.read("snapshot_timestamp_seconds", lambda: replica.snapshot.taken)
+        telemetry.read("scrub_position", lambda: replica.scrub.position)
+        telemetry.read("scrub_timestamp_seconds", lambda: replica.scrub.ended)
         telemetry.read("durability_degraded", self._degraded)
         telemetry.read("projection_lag_records", self._lag)
         if certificates is not None:

@@ -47,12 +47,18 @@ async def caught_up(settings: Settings, at: str) -> AsyncIterator[tuple[Projecti
             yield view, await resolved(view, moment)
 
 
-async def paged(ask: Callable[[int, str], Awaitable[tuple[list[Row], str]]]) -> list[Row]:
-    """Return the rows of all pages."""
+async def paged(
+    ask: Callable[[int, str], Awaitable[tuple[list[Row], str]]], limit: int = 0
+) -> tuple[list[Row], str]:
+    """Return the rows of all pages and "", or at most `limit` rows and the place of the next one.
+
+    A limit of 0 is none.
+    """
     all_rows: list[Row] = []
     after = ""
     while True:
-        rows, after = await ask(PAGE_ROWS, after)
+        size = min(PAGE_ROWS, limit - len(all_rows)) if limit else PAGE_ROWS
+        rows, after = await ask(size, after)
         all_rows += rows
-        if not after:
-            return all_rows
+        if not after or len(all_rows) == limit:
+            return all_rows, after

@@ -102,6 +102,16 @@ METRICS: Final = (
     Metric("refusals_dropped_total", MetricKind.COUNTER, "Denials that could not be stored."),
     Metric("snapshot_position", MetricKind.GAUGE, "Position of this replica's newest snapshot."),
     Metric("snapshot_timestamp_seconds", MetricKind.GAUGE, "Unix time of the newest snapshot."),
+    Metric(
+        "scrub_position",
+        MetricKind.GAUGE,
+        "Position up to which the last complete scrub of this replica found the log intact.",
+    ),
+    Metric(
+        "scrub_timestamp_seconds",
+        MetricKind.GAUGE,
+        "Unix time of the end of that scrub; 0 before the first one since the start.",
+    ),
     Metric("owner", MetricKind.GAUGE, "1 while this process is the preferred writer of its shard."),
     Metric(
         "settler",
@@ -237,7 +247,8 @@ METRICS: Final = (
     Metric(
         "status_writes_total",
         MetricKind.COUNTER,
-        "Writes of the status of quotas: done, in conflict with another write, or failed.",
+        "Writes of the status of quotas and policies: done, in conflict with another write, or"
+        " failed.",
         ("resource", "outcome"),
     ),
     Metric(
@@ -253,6 +264,11 @@ METRICS: Final = (
         "owners_turned_away_total",
         MetricKind.COUNTER,
         "Owners that found no room and are read from the API server at every review.",
+    ),
+    Metric(
+        "aggregated_failures_total",
+        MetricKind.COUNTER,
+        "Unexpected ends of the aggregated API, which then begins again: a defect.",
     ),
     # Scheduling
     Metric(

@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 from starlette.datastructures import QueryParams
 
+from ledger.kube.api.quoting import shown
 from projections.queries.moments import InvalidMoment, Moment, parse, resolve
 from projections.queries.query_scope import QueryScope
 from projections.store.readers import ProjectionView
@@ -16,14 +17,17 @@ LIMIT_MAX: Final = 5_000
 Choice = TypeVar("Choice", bound=StrEnum)
 
 _DIGITS_MAX: Final = 15
-_TEXT_MAX: Final = 600
-"""Longer than any `cluster/namespace/key`."""
+TEXT_BYTES_MAX: Final = 600
+"""Longer than any `cluster/namespace/key`, which are ASCII."""
+
+_CONTROL: Final = frozenset(map(chr, (*range(32), 127)))
 
 
 class InvalidParameter(ValueError):
-    """A query parameter is invalid."""
+    """A query parameter is invalid. A long `value` is cut, because a client chooses its length."""
 
     def __init__(self, parameter: str, value: str, *, message: str) -> None:
+        value = shown(value)
         super().__init__(f"{parameter}={value}: {message}")
         self.parameter, self.value, self.message = parameter, value, message
 
@@ -34,15 +38,21 @@ def scope(query: QueryParams) -> QueryScope:
 
 
 def text(query: QueryParams, name: str) -> str:
-    """Read a name or the place of the next page, empty when it is not given. Raises
-    InvalidParameter.
+    """Read a name or the place of the next page, empty when it is not given.
+
+    It has at most `TEXT_BYTES_MAX` bytes of UTF-8 and no control characters, so at most twice as
+    many bytes as JSON. Raises InvalidParameter.
     """
     value = query.get(name, "")
-    if len(value) > _TEXT_MAX:
+    if (size := len(value.encode())) > TEXT_BYTES_MAX:
         raise InvalidParameter(
             name,
-            f"{value[:20]}…",
-            message=f"it has {len(value)} characters, the most is {_TEXT_MAX}",
+            value,
+            message=f"it has {size} bytes of UTF-8, the most is {TEXT_BYTES_MAX}; give a name",
+        )
+    if not _CONTROL.isdisjoint(value):
+        raise InvalidParameter(
+            name, ascii(value), message="it has a control character, which no name has; give a name"
         )
     return value
 

@@ -14,12 +14,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
+import structlog
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ledger.runtime.http import v1_access
+from ledger.runtime.http.loopback_access import is_local
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
 from projections.queries.card_usage import cards
@@ -57,6 +59,8 @@ RangeQuestion = Callable[[ProjectionView, Moment | None, Moment | None], Awaitab
 
 _DENIALS: Final = "/v1/denials"
 _DENIALS_MAX: Final = 10**15
+_log: Final = structlog.get_logger("projections")
+
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -93,12 +97,23 @@ def _endpoint(readers: Readers, question: Question) -> Callable[[Request], Await
         except v1_access.RightsUnclear as error:
             return _refuse(error.status, str(error))
         except StoreError as error:
-            return _refuse(503, str(error))
+            return _refuse(503, _unreadable(error, request))
         except TimeoutError:
             return _refuse(504, "reading took too long: ask for less with `limit` or `namespace`")
         return Response(_encoder.encode(rows), headers=headers, media_type="application/json")
 
     return answer
+
+
+def _unreadable(error: StoreError, request: Request) -> str:
+    """Return the message; only a client on this machine gets paths of this machine."""
+    if is_local(request.scope, request.headers):
+        return str(error)
+    _log.warning("projection_unreadable", reason=str(error))
+    return (
+        "the projection cannot be read now: try again, or ask the operator; the log of the service"
+        " has the reason (projection_unreadable)"
+    )
 
 
 def _can_name_others(request: Request) -> bool:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from ledger.kube.api.quoting import shown
 from projections.store.readers import ProjectionView
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,7 +32,8 @@ def parse(text: str) -> Moment:
         time = datetime.fromisoformat("" if text.isdigit() else text)
     except ValueError:
         raise InvalidMoment(
-            f"{text!r} is neither a position such as 1234 nor a time such as 2026-01-31T12:00:00Z"
+            f"{shown(text)!r} is neither a position such as 1234"
+            " nor a time such as 2026-01-31T12:00:00Z"
         ) from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 

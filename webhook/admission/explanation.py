@@ -11,6 +11,7 @@ import msgspec
 
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, sentence
+from ledger.core.model.qualified_names import qualified
 from ledger.kube.api.api_resources import CLAIM_TEMPLATES, CLAIMS
 from ledger.kube.api.objects import ObjectMeta
 from webhook.admission.validating_webhook import ValidatingWebhook
@@ -119,7 +120,7 @@ async def explain(
         if manifest.kind == KIND:
             raise
         raise BadReview(error.field.replace(_OBJECT, "$", 1), error.message) from error
-    return _explained(verdict)
+    return _explained(verdict, qualified(validating.context.name, request.namespace))
 
 
 async def _checked(
@@ -200,7 +201,8 @@ def _persistable(request: AdmissionRequest) -> AdmissionRequest:
     )
 
 
-def _explained(verdict: Verdict) -> Explanation:
+def _explained(verdict: Verdict, namespace: str) -> Explanation:
+    """Return the explanation; a verdict about an unusable name has no namespace of its own."""
     if verdict.denial is not None:
         answer = sentence(verdict.denial)
     elif verdict.demand:
@@ -210,7 +212,7 @@ def _explained(verdict: Verdict) -> Explanation:
     return Explanation(
         verdict.denial is None,
         answer,
-        verdict.namespace,
+        verdict.namespace or namespace,
         verdict.key,
         verdict.demand,
         verdict.denial,

@@ -118,8 +118,10 @@ def _unusable_name_denial(field: str, text: str) -> Denial:
         f"{field} is {'not a usable name' if text else 'missing'}, so the attempt to write this"
         " object cannot be distinguished from others",
         transient=False,
-        remedy="kube-apiserver sets it before validating admission; is this webhook registered as"
-        " a validating one?",
+        remedy=f"Give it at most {NAME_CHARACTERS_MAX} characters and no slash"
+        if text
+        else "kube-apiserver sets it before validating admission: register this webhook as a"
+        " validating one",
         field=field,
         value=shown(text),
     )

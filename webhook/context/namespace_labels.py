@@ -29,6 +29,11 @@ class Namespaces:
         self.listed = asyncio.Event()
         self._cluster = cluster
         self._labels: dict[str, Labels] = {}
+        self._is_complete = False
+
+    def names(self) -> list[str] | None:
+        """Return the names of all namespaces, None until the watch has listed them."""
+        return list(self._labels) if self._is_complete else None
 
     def labels_of(self, name: str) -> Labels | None:
         """Return the labels of a namespace, None if it is not known."""
@@ -44,6 +49,7 @@ class Namespaces:
         if not isinstance(change, Reached):
             self.listed.set()
         if isinstance(change, Listed):
+            self._is_complete = True
             before = self._labels
             self._labels = {seen.metadata.name: _labels(seen) for seen in change.objects}
             names = {**before, **self._labels}

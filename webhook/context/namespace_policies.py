@@ -6,7 +6,7 @@ After an invalid change, a policy keeps its last valid spec and is named in `pro
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -120,11 +120,17 @@ class _Ranked(msgspec.Struct, frozen=True):
 
 
 class Policies:
-    """The policies of one cluster. `listed` is set once all were listed, or cannot be listed."""
+    """The policies of one cluster. `listed` is set once all were listed, or cannot be listed.
+
+    `existing` are the policies by name, as they are stored, also invalid ones. `revision` grows
+    whenever other policies may apply to a known namespace.
+    """
 
     def __init__(self, default: NamespacePolicy, namespaces: Namespaces) -> None:
         """`default` applies to namespaces that no policy selects."""
         self.listed = asyncio.Event()
+        self.existing: dict[str, Workload] = {}
+        self.revision = 0
         self._default = default
         self._namespaces = namespaces
         self._ranked: dict[str, _Ranked] = {}
@@ -141,6 +147,23 @@ class Policies:
             if self._namespaces.labels_of(namespace) is not None:
                 self._of[namespace] = policy
         return policy
+
+    def selects(self, name: str, namespace: str) -> bool:
+        """Return whether a policy selects a namespace, also if another one applies to it."""
+        ranked = self._ranked.get(name)
+        return ranked is not None and traits.matches(ranked.selects, (self._traits(namespace),))
+
+    def priority_of(self, name: str) -> int:
+        """Return the priority of a policy that applies to a namespace."""
+        return -self._ranked[name].rank[0]
+
+    def problem_of(self, name: str) -> str:
+        """Return the error of an invalid policy, "" for a valid one."""
+        return self._problems.get(name, "")
+
+    def has_valid_spec(self, name: str) -> bool:
+        """Return whether a policy is used: it is valid, or was valid before its last change."""
+        return name in self._ranked
 
     def is_in_use(self) -> bool:
         """Return whether there is any policy, for which the labels of namespaces matter."""
@@ -173,10 +196,9 @@ class Policies:
         if isinstance(change, Reached):
             return
         self.listed.set()
-        self._of.clear()
         if isinstance(change, Listed):
             names = {policy.metadata.name for policy in change.objects}
-            for gone in [name for name in {**self._ranked, **self._problems} if name not in names]:
+            for gone in [name for name in self.existing if name not in names]:
                 self._forget(gone)
             for policy in change.objects:
                 self._set(policy)
@@ -185,8 +207,10 @@ class Policies:
         elif isinstance(change, Changed):
             self._set(change.object)
 
-    def relabelled(self, namespaces: Iterable[str]) -> None:
+    def relabelled(self, namespaces: Collection[str]) -> None:
         """Select again for namespaces whose labels have changed."""
+        if namespaces:
+            self.revision += 1
         for name in namespaces:
             self._of.pop(name, None)
 
@@ -198,15 +222,25 @@ class Policies:
             return
 
     def _select(self, namespace: str) -> NamespacePolicy:
-        labels = self._namespaces.labels_of(namespace)
-        text = namespace_traits.of_namespace(namespace, labels)
+        text = self._traits(namespace)
         for ranked in sorted(self._ranked.values(), key=lambda ranked: ranked.rank):
             if traits.matches(ranked.selects, (text,)):
                 return ranked.policy
         return self._default
 
+    def _traits(self, namespace: str) -> str:
+        return namespace_traits.of_namespace(namespace, self._namespaces.labels_of(namespace))
+
+    def _select_again(self) -> None:
+        self._of.clear()
+        self.revision += 1
+
     def _set(self, seen: Workload) -> None:
-        name = seen.metadata.name
+        name, before = seen.metadata.name, self.existing.get(seen.metadata.name)
+        self.existing[name] = seen
+        if before is not None and before.spec == seen.spec:
+            return  # a write of the status, above all our own
+        self._select_again()
         try:
             self._ranked[name] = _ranked(seen)
         except ValueError as error:
@@ -217,6 +251,8 @@ class Policies:
             self._problems.pop(name, None)
 
     def _forget(self, name: str) -> None:
+        self._select_again()
+        self.existing.pop(name, None)
         self._ranked.pop(name, None)
         self._problems.pop(name, None)
 

@@ -11,11 +11,13 @@ from ledger.tasks.periodic import run_periodically
 from webhook.quotas import (
     default_quotas,
     namespace_label_sync,
+    policy_status,
     resource_quota_status,
     universe_quota_status,
 )
 from webhook.quotas.default_quotas import DefaultQuotas
 from webhook.quotas.namespace_label_sync import NAMESPACES, NamespaceLabelSync
+from webhook.quotas.policy_status import PolicyStatusWriter
 from webhook.quotas.quota_warnings import QuotaWarnings
 from webhook.quotas.resource_quota_accounts import QUOTAS, ResourceQuotaAccounts
 from webhook.quotas.resource_quota_status import ResourceQuotaStatusWriter
@@ -45,6 +47,7 @@ class QuotaTasks:
         self._universe_status = UniverseQuotaStatusWriter(
             session, universe_quotas=self._universe_quotas, usage=self.usage
         )
+        self._policy_status = PolicyStatusWriter(session)
         informers.expect(NAMESPACES)
         informers.expect(UNIVERSE)
         informers.expect(QUOTAS, essential=True)
@@ -61,6 +64,7 @@ class QuotaTasks:
             follow(NAMESPACES, session.cluster.watch_namespaces, self._take_namespace)
         )
         tasks.create_task(run_periodically(default_quotas.CREATE_SECONDS, self._defaults.create))
+        tasks.create_task(run_periodically(policy_status.WRITE_SECONDS, self._policy_status.write))
         if session.settings.write_quota_status:
             tasks.create_task(
                 run_periodically(resource_quota_status.WRITE_SECONDS, self._resource_status.write)

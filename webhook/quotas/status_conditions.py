@@ -1,10 +1,11 @@
-"""Status conditions of a quota, in the form of Kubernetes."""
+"""Status conditions of our own kinds, in the form of Kubernetes."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-QuotaStatusConditions = dict[str, Any]
+ObjectStatus = dict[str, Any]
+"""The status of an object, or a part of it, ready for JSON."""
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -20,9 +21,7 @@ class Condition(NamedTuple):
     reason: str
     message: str
 
-    def shown(
-        self, known: QuotaStatusConditions, generation: int, now: int
-    ) -> QuotaStatusConditions:
+    def shown(self, known: ObjectStatus, generation: int, now: int) -> ObjectStatus:
         """Return the condition as an object about a generation, at `now` in µs of Unix time.
 
         The time of its last transition is that of the `known` status, if the condition is the same.
@@ -40,7 +39,7 @@ def ready(conditions: Sequence[Condition]) -> Condition:
     return first._replace(type=READY)
 
 
-def _since(known: QuotaStatusConditions, kind: str, status: str) -> str:
+def _since(known: ObjectStatus, kind: str, status: str) -> str:
     """Return the last transition of a condition in a known status, empty if it differs."""
     conditions = known.get("conditions")
     for condition in conditions if isinstance(conditions, list) else ():

@@ -10,19 +10,13 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from ledger.kube.api.cluster_errors import ClusterError, NotFound
+from ledger.kube.api.api_resources import UNIVERSE_QUOTAS
 from ledger.kube.api.cluster_ports import Change, Changed, Listed
 from ledger.kube.api.objects import Workload
-from ledger.tasks.backoff import Backoff
-from webhook.quotas.status_conditions import Condition, QuotaStatusConditions, ready
+from webhook.quotas.changed_statuses import ChangedStatusWriter
+from webhook.quotas.status_conditions import Condition, ObjectStatus, ready
 from webhook.quotas.universe_quota_accounts import UniverseQuotaAccounts
-from webhook.quotas.universe_quota_status import (
-    IN_EFFECT,
-    RESOURCE,
-    RETRY_SECONDS,
-    RETRY_SECONDS_MAX,
-    UniverseQuotaStatusWriter,
-)
+from webhook.quotas.universe_quota_status import IN_EFFECT, UniverseQuotaStatusWriter
 from webhook.settlement.charge_settlement_session import SettlementSession
 
 NOT_IN_EFFECT: Final = Condition(
@@ -58,51 +52,37 @@ class IgnoredUniverseQuotas:
 
     def __init__(self, session: SettlementSession) -> None:
         self._session = session
-        self._due: dict[str, Workload] = {}
-        self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._existing: dict[str, Workload] = {}
+        self._statuses = ChangedStatusWriter(session, UNIVERSE_QUOTAS)
 
     async def take(self, change: Change[Workload]) -> None:
-        """Take note of the quotas whose status lacks the condition."""
+        """Take note of the existing quotas."""
         if isinstance(change, Listed):
-            self._due.clear()
+            self._existing.clear()
             for quota in change.objects:
                 self._note(quota)
         elif isinstance(change, Changed) and change.deleted:
-            self._due.pop(change.object.metadata.name, None)
+            self._existing.pop(change.object.metadata.name, None)
         elif isinstance(change, Changed):
             self._note(change.object)
 
     async def write(self) -> None:
-        """Write the statuses that are due, unless a write has just failed."""
-        if not self._backoff.is_over():
-            return
-        for name, quota in list(self._due.items()):
-            try:
-                await self._session.cluster.patch_universe_status(name, self._status(quota))
-            except NotFound:
-                pass  # the watch is about to report the deletion
-            except ClusterError as error:
-                _log.warning("universe_status_not_written", key=name, reason=str(error))
-                self._session.count("status_writes_total", RESOURCE, "failed")
-                self._backoff.failed()
-                return
-            else:
-                self._session.count("status_writes_total", RESOURCE, "done")
-            self._due.pop(name, None)
-        self._backoff.reset()
+        """Write the statuses that lack the condition, unless a write has just failed."""
+        await self._statuses.write(self._existing, self._status)
 
     def _note(self, quota: Workload) -> None:
         name, known = quota.metadata.name, quota.status or {}
-        if known.get("conditions") == self._status(quota)["conditions"]:
-            self._due.pop(name, None)
-            return
-        _log.warning("quota_ignored", key=name, reason=NOT_IN_EFFECT.message)
-        self._due[name] = quota
+        if known.get("conditions") != self._conditions(quota, known):
+            _log.warning("quota_ignored", key=name, reason=NOT_IN_EFFECT.message)
+        self._existing[name] = quota
 
-    def _status(self, quota: Workload) -> QuotaStatusConditions:
+    async def _status(self, quota: Workload, known: ObjectStatus) -> ObjectStatus:
+        conditions = self._conditions(quota, known)
+        return {"summary": "", "hard": {}, "used": {}, "clusters": [], "conditions": conditions}
+
+    def _conditions(self, quota: Workload, known: ObjectStatus) -> list[ObjectStatus]:
         generation, now = quota.metadata.generation, self._session.now()
-        shown = [
-            condition.shown(quota.status or {}, generation, now)
+        return [
+            condition.shown(known, generation, now)
             for condition in (ready([NOT_IN_EFFECT]), NOT_IN_EFFECT)
         ]
-        return {"summary": "", "hard": {}, "used": {}, "clusters": [], "conditions": shown}

@@ -7,15 +7,13 @@ status is for people; no decision reads it.
 from collections import defaultdict
 from typing import Final
 
-import structlog
-
 from ledger.core.model import accounts
 from ledger.core.model.state import Account
-from ledger.kube.api.cluster_errors import ClusterError, NotFound
+from ledger.kube.api.api_resources import UNIVERSE_QUOTAS
 from ledger.kube.api.objects import Workload
 from ledger.kube.quotas import hard_limits
-from ledger.tasks.backoff import Backoff
-from webhook.quotas.status_conditions import Condition, QuotaStatusConditions, ready
+from webhook.quotas.changed_statuses import ChangedStatusWriter
+from webhook.quotas.status_conditions import Condition, ObjectStatus, ready
 from webhook.quotas.universe_quota_accounts import UniverseQuotaAccounts
 from webhook.quotas.usage_by_namespace import NamespaceUsage, UsageByNamespace
 from webhook.settlement.charge_settlement_session import SettlementSession
@@ -26,12 +24,6 @@ WRITE_SECONDS: Final = 5.0
 NAMESPACES_MAX: Final = 1_000
 """Namespaces in a status, those that use most; all are in their cluster's sum."""
 
-RETRY_SECONDS: Final = 5.0
-RETRY_SECONDS_MAX: Final = 120.0
-
-RESOURCE: Final = "universeresourcequotas"
-"""The label of these writes in metrics."""
-
 IN_EFFECT: Final = "InEffect"
 """The type of the condition that shows whether a quota limits anything."""
 
@@ -41,8 +33,6 @@ SUMMARY_MAX: Final = 1_024
 _VENDOR: Final = "nvidia.com/"
 _UNDERSTOOD: Final = "Understood"
 _MESSAGE_MAX: Final = 4_096
-
-_log: Final = structlog.get_logger("webhook")
 
 
 class UniverseQuotaStatusWriter:
@@ -58,49 +48,21 @@ class UniverseQuotaStatusWriter:
         self._session = session
         self._universe_quotas = universe_quotas
         self._usage = usage
-        self._written: dict[str, QuotaStatusConditions] = {}
-        self._backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
+        self._statuses = ChangedStatusWriter(session, UNIVERSE_QUOTAS)
 
     async def write(self) -> None:
         """Write the statuses that have changed, unless a write has just failed."""
-        existing = self._universe_quotas.existing
-        self._written = {
-            name: written for name, written in self._written.items() if name in existing
-        }
-        if not self._backoff.is_over():
-            return
-        for name, quota in list(existing.items()):
-            status = await self._status(name, quota)
-            if status is None or status == self._written.get(name):
-                continue
-            if not await self._write(name, status):
-                self._backoff.failed()
-                return
-        self._backoff.reset()
+        await self._statuses.write(self._universe_quotas.existing, self._status)
 
-    async def _write(self, name: str, status: QuotaStatusConditions) -> bool:
-        """Write one status; return whether to continue with other quotas."""
-        try:
-            await self._session.cluster.patch_universe_status(name, status)
-        except NotFound:
-            return True  # the watch is about to report the deletion
-        except ClusterError as error:
-            _log.warning("universe_status_not_written", key=name, reason=str(error))
-            self._session.count("status_writes_total", RESOURCE, "failed")
-            return False
-        self._written[name] = status
-        self._session.count("status_writes_total", RESOURCE, "done")
-        return True
-
-    async def _status(self, name: str, quota: Workload) -> QuotaStatusConditions | None:
+    async def _status(self, quota: Workload, known: ObjectStatus) -> ObjectStatus | None:
         """Return the status that a quota should have, None while its account is changing."""
-        name_ = accounts.universe(name)
-        account = self._session.view.state.accounts.get(name_)
-        conditions = self._conditions(name, quota, in_effect=account is not None)
+        name = accounts.universe(quota.metadata.name)
+        account = self._session.view.state.accounts.get(name)
+        conditions = self._conditions(quota, known, in_effect=account is not None)
         if account is None:
             return {"summary": "", "hard": {}, "used": {}, "clusters": [], "conditions": conditions}
-        shares = await self._usage.of(name_)
-        if shares is None or self._session.view.state.accounts.get(name_) is not account:
+        shares = await self._usage.of(name)
+        if shares is None or self._session.view.state.accounts.get(name) is not account:
             return None
         state = self._session.view.state
         limits = {line: state.limit[line] for line in account.lines.values()}
@@ -114,7 +76,7 @@ class UniverseQuotaStatusWriter:
             "conditions": conditions,
         }
 
-    def _clusters(self, account: Account, shares: NamespaceUsage) -> list[QuotaStatusConditions]:
+    def _clusters(self, account: Account, shares: NamespaceUsage) -> list[ObjectStatus]:
         """Return the usage of each cluster and namespace that uses anything."""
         using = {name: share for name, share in shares.items() if any(share.values())}
         most = sorted(using, key=lambda name: (-max(using[name].values()), name))[:NAMESPACES_MAX]
@@ -144,10 +106,9 @@ class UniverseQuotaStatusWriter:
         }
 
     def _conditions(
-        self, name: str, quota: Workload, *, in_effect: bool
-    ) -> list[QuotaStatusConditions]:
-        warnings = self._universe_quotas.warnings.of(accounts.universe(name))
-        known = self._written.get(name) or quota.status or {}
+        self, quota: Workload, known: ObjectStatus, *, in_effect: bool
+    ) -> list[ObjectStatus]:
+        warnings = self._universe_quotas.warnings.of(accounts.universe(quota.metadata.name))
         effect = Condition(IN_EFFECT, "True", "Enforced", "Its limits hold.")
         if not in_effect:
             message = "It limits nothing that is counted."

@@ -22,6 +22,9 @@ INDENT: Final = "    "
 BESIDE_LEAST: Final = 28
 """Least width of a text that continues beside the other columns."""
 
+BESIDE_LINES: Final = 5
+"""Most lines of a text beside the other columns; a longer one has the whole width below its row."""
+
 BESIDE_MOST: Final = 36
 """Widest text for which names are shortened, so that it stays on the line of its row."""
 
@@ -68,9 +71,16 @@ def table_lines(
     if text is None:
         lines = [grid.line(row[: len(headers)]) for row in cells]
         return TableLines(grid.line(headers), lines, left_out)
-    header = next(_with_text(grid, [*headers, text.header], width))
-    lines = [line for row in cells for line in _with_text(grid, row, width)]
+    beside = _has_room_beside(grid, [row[-1] for row in cells], width)
+    header = next(_with_text(grid, [*headers, text.header], width, beside=beside))
+    lines = [line for row in cells for line in _with_text(grid, row, width, beside=beside)]
     return TableLines(header, lines, left_out)
+
+
+def _has_room_beside(grid: _Grid, texts: Sequence[str], width: int) -> bool:
+    """Return whether each text continues beside the other columns, in few lines."""
+    room = width - grid.taken() - len(grid.gap)
+    return room >= BESIDE_LEAST and all(len(wrapped(text, room)) <= BESIDE_LINES for text in texts)
 
 
 def _fit_one_line(columns: Sequence[TableColumn], natural: list[int], width: int) -> bool:
@@ -142,11 +152,11 @@ def _shrunk(columns: Sequence[TableColumn], natural: list[int], width: int) -> l
     return widths
 
 
-def _with_text(grid: _Grid, row: Sequence[str], width: int) -> Iterator[str]:
+def _with_text(grid: _Grid, row: Sequence[str], width: int, *, beside: bool) -> Iterator[str]:
     """Yield the lines of a row whose last cell is a text: beside the others, or below them."""
     begin = grid.taken() + len(grid.gap)
     head = grid.line(row[: len(grid.columns)])
-    if width - begin < BESIDE_LEAST:
+    if not beside:
         yield head
         if row[-1] == NOTHING:
             return

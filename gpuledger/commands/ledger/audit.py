@@ -121,7 +121,7 @@ _EVENTS = Listing(
         _POSITION,
         TableColumn("AGE", lambda line: age_text(line["time"]), width=5),
         TableColumn("TYPE", lambda line: line["type"], width=17),
-        TableColumn("KEY", lambda line: line["key"], width=20, least=KEY_LEAST),
+        TableColumn("KEY", lambda line: line["key"], width=18, least=KEY_LEAST),
         TableColumn("DETAIL", _detail, wraps=True),
     ),
 )

@@ -6,6 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_rows
+from gpuledger.cli.prose import note
 from gpuledger.cli.row_options import AllNamespaces, Cluster, Limit, Namespace
 from gpuledger.cli.tables.display_texts import NOTHING, amounts_text, resource_text
 from gpuledger.cli.tables.table_columns import (
@@ -62,14 +63,13 @@ async def drift(
     answer.announce()
     show_rows(answer.rows, _DRIFT, output, "No corrections found.", namespace=scope.namespace)
     for stranger in answer.users:
-        typer.echo(
+        note(
             f"{stranger.username} made {stranger.objects} objects that count beside the owner that"
             " they name: if it is the controller of their owners' KIND, add"
-            f" KIND={stranger.username} to controller_identities.",
-            err=True,
+            f" KIND={stranger.username} to controller_identities."
         )
     if answer.more:
-        typer.echo("Older ones exist: raise --limit.", err=True)
+        note("Older ones exist: raise --limit.")
 
 
 def _over(row: Any) -> str:

@@ -1,11 +1,13 @@
 """`gpuledger explain`: shows the decision about a request without making it."""
 
+import sys
 from typing import Annotated, Final
 
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, ObjectOutput, show_object
+from gpuledger.cli.output import Format, ObjectOutput, show_object, write_line
+from gpuledger.cli.prose import as_prose, note
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
 _OF_STORE: Final = ("cluster", "workload_kinds")
@@ -59,9 +61,9 @@ async def explain(
     async with ledger_queries(loaded, of_store=_OF_STORE) as queries:
         explanation = await queries.explain(file, namespace, username)
     if output is Format.TABLE:
-        typer.echo(explanation.answer)
+        write_line(as_prose(explanation.answer, sys.stdout))
         for warning in explanation.warnings:
-            typer.echo(f"Warning: {warning}", err=True)
+            note(f"Warning: {warning}")
     else:
         show_object(explanation, output)
     if not explanation.allowed:

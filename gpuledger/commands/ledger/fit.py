@@ -6,6 +6,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_object, show_rows
+from gpuledger.cli.prose import note
 from gpuledger.cli.tables.display_texts import NOTHING
 from gpuledger.cli.tables.table_columns import (
     KEY_LEAST,
@@ -187,11 +188,11 @@ def _may_fit(pod: "PodFit") -> bool:
 def _show(report: "FitReport", output: Format, *, cards: bool) -> None:
     for pod in report.pods:
         if len(report.pods) > 1:
-            typer.echo(f"{pod.pod}:", err=True)
+            note(f"{pod.pod}:")
         _show_pod(pod, output, cards=cards, restricted=report.restricted)
     if report.restricted:
-        typer.echo("Nodes and cards are not shown, for want of the right to list cards.", err=True)
-    typer.echo(f"Quotas: {report.answer}", err=True)
+        note("Nodes and cards are not shown, for want of the right to list cards.")
+    note(f"Quotas: {report.answer}")
 
 
 def _show_pod(pod: "PodFit", output: Format, *, cards: bool, restricted: bool) -> None:
@@ -200,13 +201,13 @@ def _show_pod(pod: "PodFit", output: Format, *, cards: bool, restricted: bool) -
         if not pod.total:
             return
     if restricted:
-        typer.echo(f"It fits on {pod.fitting} of {pod.total} nodes with cards.", err=True)
+        note(f"It fits on {pod.fitting} of {pod.total} nodes with cards.")
         for entry in pod.reasons:
-            typer.echo(f"{entry.nodes} nodes: {entry.reason}", err=True)
+            note(f"{entry.nodes} nodes: {entry.reason}")
     else:
         _show_nodes(pod, output, cards=cards)
     for number_, change in enumerate(pod.changes):
-        typer.echo(f"{'or ' if number_ else 'Changes that would help: '}{change.text}", err=True)
+        note(f"{'or ' if number_ else 'Changes that would help: '}{change.text}")
 
 
 def _show_nodes(pod: "PodFit", output: Format, *, cards: bool) -> None:

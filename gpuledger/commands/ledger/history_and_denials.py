@@ -7,6 +7,7 @@ import typer
 
 from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_rows
+from gpuledger.cli.prose import note
 from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Limit, Namespace
 from gpuledger.cli.tables.display_texts import NOTHING, amounts_text
 from gpuledger.cli.tables.table_columns import (
@@ -64,7 +65,7 @@ async def history(
     answer.announce()
     show_rows(answer.rows, _HISTORY, output, "No events found.", namespace=scope.namespace)
     if answer.more:
-        typer.echo(_more(answer.more, answer.rows), err=True)
+        note(_more(answer.more, answer.rows))
 
 
 def _more(position: int, rows: Sequence[Any]) -> str:
@@ -96,7 +97,7 @@ async def denials(
     answer.announce()
     show_rows(answer.rows, DENIALS, output, "No denials found.", namespace=scope.namespace)
     if answer.more:
-        typer.echo("Older ones exist: raise --limit.", err=True)
+        note("Older ones exist: raise --limit.")
 
 
 def _reason(row: Any) -> str:

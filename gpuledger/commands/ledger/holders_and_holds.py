@@ -1,12 +1,13 @@
 """`gpuledger holders`, `holds` and `waiting`: charges, unsettled attempts, waiting pods."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_rows
-from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
+from gpuledger.cli.prose import note
+from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace, OptionalLimit
 from gpuledger.cli.tables.display_texts import NOTHING, amounts_text
 from gpuledger.cli.tables.table_columns import (
     CLUSTER,
@@ -26,6 +27,9 @@ from gpuledger.cli.tables.table_columns import (
 from gpuledger.cli.time_options import At
 from ledger.runtime.settings.setting_sources import LoadedSettings
 
+if TYPE_CHECKING:
+    from projections.queries.holders import HolderCharge
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
@@ -34,6 +38,7 @@ def register(app: typer.Typer) -> None:
         "gpuledger holders -n team-a",
         "gpuledger holders -n team-a --root deployments.apps/web",
         "gpuledger holders --at 1200 -o yaml",
+        "gpuledger holders -A --limit 20",
         takes=READING,
     )(holders)
     command(app, "gpuledger holds", "gpuledger holds -n team-a -o json", takes=READING)(holds)
@@ -45,7 +50,7 @@ def register(app: typer.Typer) -> None:
     )(waiting)
 
 
-async def holders(
+async def holders(  # noqa: PLR0913 - every option is one
     loaded: LoadedSettings,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -58,6 +63,7 @@ async def holders(
         str,
         typer.Option("--root", metavar="KEY", help="Only the pods of this root, as KEY shows it."),
     ] = "",
+    limit: OptionalLimit = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show who is charged how much.
@@ -71,9 +77,11 @@ async def holders(
 
     async with ledger_queries(loaded) as queries:
         scope = queries.scope(namespace, cluster, everywhere=all_namespaces)
-        answer = await queries.holders(scope, at=at, pods=pods, root=root)
+        answer = await queries.holders(scope, at=at, pods=pods, root=root, limit=limit or 0)
     answer.announce()
     show_rows(answer.rows, _HOLDERS, output, "No holders found.", namespace=scope.namespace)
+    if answer.more:
+        note("There is more: raise --limit.")
 
 
 async def holds(
@@ -118,6 +126,14 @@ async def waiting(
     show_rows(answer.rows, WAITING, output, "No pods wait.", namespace=scope.namespace)
 
 
+def _pods(row: "HolderCharge") -> str:
+    """Return the pods of a root as text; a pod is one."""
+    return "1" if row.key.startswith("pods/") else str(row.pods)
+
+
+_PODS = TableColumn("PODS", _pods, number=True)
+
+
 def _devices(row: Any) -> str:
     """Return the devices of a holder as one word, each `DRIVER/POOL/DEVICE` or with `:SHARE`."""
     return (
@@ -137,7 +153,7 @@ _HOLDERS = Listing(
         amounts("AMOUNTS", "amounts"),
         amounts("COMMITTED", "committed"),
         number("HOLDS", "holds"),
-        number("PODS", "pods"),
+        _PODS,
         text("ROOT", "root"),
         text("SINCE", "since"),
         TableColumn("DEVICES", _devices),
@@ -146,7 +162,7 @@ _HOLDERS = Listing(
         CLUSTER,
         NAMESPACE,
         KEY,
-        number("PODS", "pods"),
+        _PODS,
         age("AGE", "since"),
         short_amounts("AMOUNTS", "amounts"),
     ),

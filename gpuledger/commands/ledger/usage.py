@@ -7,7 +7,15 @@ import typer
 from msgspec.structs import replace
 
 from gpuledger.cli.command_wrapper import READING, command
-from gpuledger.cli.output import Format, ObjectOutput, Output, announce, show_object, show_rows
+from gpuledger.cli.output import (
+    Format,
+    Output,
+    announce,
+    show_object,
+    show_rows,
+    write_line,
+)
+from gpuledger.cli.prose import note
 from gpuledger.cli.row_options import PLACE, AllNamespaces, Cluster, Namespace
 from gpuledger.cli.tables.display_texts import NOTHING
 from gpuledger.cli.tables.table_columns import (
@@ -53,7 +61,8 @@ def register(app: typer.Typer) -> None:
         app,
         "gpuledger top",
         "gpuledger top -n team-a --every 5",
-        "gpuledger top --once -o json",
+        "gpuledger top --once",
+        "gpuledger top -o csv",
         takes=READING,
     )(top)
 
@@ -106,13 +115,16 @@ async def top(
         typer.Option("--every", metavar="SECONDS", min=0.5, max=3_600, help="Refresh interval."),
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Show once, and end.")] = False,
-    output: ObjectOutput = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show quotas and cards live, the fullest first.
 
     PRESSURE is the used part of a limit, of cards that of their memory. The key q or Ctrl-C ends
-    it. With --once, with -o json or yaml, or into a pipe, it shows the state once. A user without
+    it. With --once, with any -o but table, or into a pipe, it shows the state once. A user without
     the right to list cards gets quotas only.
+
+    -o wide and csv have one table: a line for each limit of a quota, and three for each card, in
+    MiB, percent of a card and containers. PRESSURE is a fraction there, 1.000 for a full limit.
     """
     from gpuledger.cli.tables.live_screen import live, shows_live
     from gpuledger.reading.query_source import ledger_queries
@@ -125,8 +137,10 @@ async def top(
         state = await _state(queries, scope)
     if output.is_object:
         show_object(state, output)
-    else:
+    elif output is Format.TABLE:
         _print(state)
+    else:
+        _print_lines(state, output)
 
 
 async def _state(queries: "LedgerQueries", scope: "QueryScope") -> "TopState":
@@ -148,8 +162,17 @@ def _print(state: "TopState") -> None:
     announce(state.position, state.head)
     show_rows(state.quotas, QUOTAS, Format.TABLE, "No quotas found.")
     if state.cards:
-        typer.echo()
+        write_line()
     show_rows(state.cards, CARDS, Format.TABLE, state.note or "No cards found.")
+
+
+def _print_lines(state: "TopState", output: Format) -> None:
+    from gpuledger.cli.tables.top_lines import LINES, top_lines
+
+    announce(state.position, state.head)
+    show_rows(list(top_lines(state)), LINES, output, "No quotas and no cards found.")
+    if state.note:
+        note(state.note)
 
 
 def _unread(row: Any) -> str:

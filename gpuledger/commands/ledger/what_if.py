@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger.cli.command_wrapper import LEDGER, command
-from gpuledger.cli.output import Format, Output, show_object, show_rows
+from gpuledger.cli.output import Format, Output, show_object, show_rows, write_line
 from gpuledger.cli.tables.table_columns import (
     KEY_LEAST,
     Listing,
@@ -137,7 +137,7 @@ def _show(report: "WhatIfReport", output: Format) -> None:
         lines += [line for limit in report.limits for line in _limit_lines(limit, len(columns) - 1)]
     show_rows(lines, Listing(columns), output, "")
     if report.limits and output in (Format.TABLE, Format.WIDE):
-        typer.echo()
+        write_line()
         show_rows(report.limits, _LIMITS, output, "")
 
 

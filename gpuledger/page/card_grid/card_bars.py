@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from gpuledger.page.quantity_texts import amount_text
+from gpuledger.page.quantity_texts import part_text
 from projections.queries.card_usage import CardUsage
 
 WIDTH: Final = 100
@@ -25,9 +25,9 @@ class CardBar(msgspec.Struct, frozen=True):
 
 def card_bars(card: CardUsage) -> tuple[CardBar, CardBar, CardBar]:
     """Return the bars of memory, cores and slots."""
-    used, limit = amount_text(card.used_memory, _MEMORY), amount_text(card.memory, _MEMORY)
+    memory = part_text(card.used_memory, card.memory, _MEMORY)
     return (
-        _bar("Memory", f"{used} of {limit}", card.used_memory, card.memory),
+        _bar("Memory", memory, card.used_memory, card.memory),
         _bar("Cores", f"{card.used_cores} of {card.cores} %", card.used_cores, card.cores),
         _bar("Slots", f"{card.used_slots} of {card.slots}", card.used_slots, card.slots),
     )

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from gpuledger.page.contents.amount_lists import amounts_text
-from gpuledger.page.quantity_texts import amount_text, second_text
+from gpuledger.page.quantity_texts import part_text, second_text
 from ledger.core.model.display_names import display
 from ledger.core.model.events import Cause
 from projections.queries.drift_report import Correction
@@ -51,8 +51,7 @@ def correction_row(correction: Correction) -> CorrectionRow:
         _CAUSES.get(correction.cause, ""),
         amounts_text(correction.amounts),
         [
-            f"{display(line.account)}: {amount_text(line.used, line.resource)} of"
-            f" {amount_text(line.limit, line.resource)}"
+            f"{display(line.account)}: {part_text(line.used, line.limit, line.resource)}"
             for line in correction.over
         ],
     )

@@ -14,11 +14,15 @@ from projections.queries.tenants.foreign_holders import summed
 
 
 class ShortLine(msgspec.Struct, frozen=True):
-    """A line without room: names and amounts as texts."""
+    """A line without room: names and amounts as texts.
+
+    `increase` is what the request adds to the used amount, which for a change is less than its
+    whole need. `short` has to be released before the request fits.
+    """
 
     quota: str
     resource: str
-    requested: str
+    increase: str
     used: str
     limit: str
     free: str
@@ -29,9 +33,12 @@ class DenialRow(msgspec.Struct, frozen=True):
     """Equal refused requests, `times` of them; object, time and decision are those of the newest.
 
     `first` is the time of the oldest. `objects` counts different objects. `holders` are the largest
-    own holders of the first short line of the newest as texts.
+    own holders of the first short line of the newest as texts. Without `can_fit` no release makes
+    room.
     """
 
+    cluster: str
+    namespace: str
     time: str
     position: int
     key: str
@@ -41,6 +48,7 @@ class DenialRow(msgspec.Struct, frozen=True):
     message: str
     remedy: str
     decision: str
+    can_fit: bool
     lines: list[ShortLine]
     holders: list[str]
     times: int = 1
@@ -51,8 +59,8 @@ class DenialRow(msgspec.Struct, frozen=True):
 def denial_rows(denials: Sequence[PastDenial], limit: int) -> tuple[list[DenialRow], int]:
     """Return at most `limit` rows of denials, newest first, and the number of denials in them.
 
-    Denials are equal if kind of object, user, demand, reason and numbers are: a controller asks for
-    the same again and again, for each pod by a new name.
+    Denials are equal if namespace, kind of object, user, demand, reason and numbers are: a
+    controller asks for the same again and again, for each pod by a new name.
     """
     groups: dict[_Cause, list[PastDenial]] = {}
     for counted, past in enumerate(denials):
@@ -70,7 +78,14 @@ def _cause(past: PastDenial) -> _Cause:
     # The message of a denial without numbers is its cause; other messages name the object.
     text = past.denial.message if not lines else ""
     kind = past.key.partition("/")[0]
-    return kind, past.actor, f"{past.denial.reason} {text}", amounts_text(past.amounts), lines
+    where = f"{past.cluster}/{past.namespace}"
+    return (
+        f"{where} {kind}",
+        past.actor,
+        f"{past.denial.reason} {text}",
+        amounts_text(past.amounts),
+        lines,
+    )
 
 
 def _row(group: list[PastDenial]) -> DenialRow:
@@ -85,6 +100,8 @@ def _row(group: list[PastDenial]) -> DenialRow:
 def _denial_row(past: PastDenial) -> DenialRow:
     denial = past.denial
     return DenialRow(
+        past.cluster,
+        past.namespace,
         second_text(past.time),
         past.position,
         past.key,
@@ -94,6 +111,7 @@ def _denial_row(past: PastDenial) -> DenialRow:
         denial.message,
         denial.remedy,
         denial.decision,
+        denial.transient,
         [_line(line) for line in denial.shortages],
         _holders(denial),
     )

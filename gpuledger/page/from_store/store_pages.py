@@ -30,6 +30,7 @@ from gpuledger.storage.projection_catch_up import ensure, projection_of
 from ledger.runtime.http import http_server
 from ledger.runtime.http.http_server import Listener, ListenError
 from ledger.runtime.http.loopback_access import is_local
+from ledger.runtime.settings.setting_sources import LoadedSettings
 from ledger.runtime.settings.settings import Settings
 from projections.store.readers import Readers
 
@@ -42,24 +43,28 @@ READ_SECONDS: Final = 12.0
 """Deadline of reading for one page."""
 
 
-def main(settings: Settings, backup: str, port: int | None, started: Callable[[str], None]) -> None:
+def main(
+    loaded: LoadedSettings, backup: str, port: int | None, started: Callable[[str], None]
+) -> None:
     """Serve until SIGTERM or SIGINT, in a new event loop; `started` gets the address.
 
     `backup` is the file of a backup, which is restored to a scratch folder, "" for the store.
     Raises CommandError, ListenError, and what finding and reading the log raises.
     """
-    uvloop.run(_main(settings, backup, port, started))
+    uvloop.run(_main(loaded, backup, port, started))
 
 
 async def _main(
-    settings: Settings, backup: str, port: int | None, started: Callable[[str], None]
+    loaded: LoadedSettings, backup: str, port: int | None, started: Callable[[str], None]
 ) -> None:
+    # The default is the name of no cluster of most logs, so manifests are of those of the log.
+    cluster = loaded.settings.cluster if "cluster" in loaded.sources else ""
     listener = _bound(port)
     try:
-        async with _store(settings, backup) as (used, origin):
+        async with _store(loaded.settings, backup) as (used, origin):
             check_store(used)
             await ensure(used)
-            await _serve(used, origin, listener, started)
+            await _serve(used, StoreSource(used, origin, cluster=cluster), listener, started)
     finally:
         listener.close()
 
@@ -91,11 +96,13 @@ async def _store(settings: Settings, backup: str) -> AsyncIterator[tuple[Setting
 
 
 async def _serve(
-    settings: Settings, origin: str, listener: Listener, started: Callable[[str], None]
+    settings: Settings,
+    source: StoreSource,
+    listener: Listener,
+    started: Callable[[str], None],
 ) -> None:
     stop = asyncio.Event()
     async with Readers(projection_of(settings), seconds=READ_SECONDS) as readers:
-        source = StoreSource(settings, origin)
         key = secrets.token_bytes(KEY_BYTES)
         app = PageApp(readers, source, identify=only_local, tokens=FormTokens(lambda: key))
         with http_server.stopping_on_signals(stop):

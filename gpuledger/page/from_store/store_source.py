@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from msgspec import structs
+
 from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.cli.manifest_input import as_json
-from gpuledger.manifest_fit.fit_report import FitReport
+from gpuledger.manifest_fit.fit_report import DecidedFit
 from gpuledger.page.page_errors import ManifestError, PageError
-from gpuledger.page.page_source import LogHealth
-from gpuledger.queries.explanation_of_manifest import explain_body
+from gpuledger.page.page_source import LogHealth, ManifestQuestion
 from gpuledger.queries.fit_of_manifest import fit_body
 from gpuledger.storage.open_log import open_log
 from gpuledger.storage.past_ledger import PastLedger, position_of
@@ -22,7 +23,6 @@ from gpuledger.storage.seen_log_ends import noted
 from gpuledger.storage.time_ranges import moment_at
 from ledger.log.recovery.replay import state_at
 from ledger.runtime.settings.settings import Settings
-from webhook.admission.explanation import Explanation
 from webhook.api.admission_review import BadReview
 from webhook.gates.waiting_report import WaitingRow
 
@@ -41,8 +41,9 @@ _STATUS: Final = {Exit.USAGE: 400, Exit.NOT_FOUND: 404, Exit.DENIED: 400}
 class StoreSource:
     """The source of a store; `origin` names it on the pages."""
 
-    def __init__(self, settings: Settings, origin: str) -> None:
-        self._settings, self._origin = settings, origin
+    def __init__(self, settings: Settings, origin: str, *, cluster: str = "") -> None:
+        """Decide about manifests of this cluster, of any cluster of the log when it is ""."""
+        self._settings, self._origin, self.cluster = settings, origin, cluster
         self._turn = asyncio.Lock()
         self._recalled: PastLedger | None = None
 
@@ -58,32 +59,19 @@ class StoreSource:
             return LogHealth(None, self._origin, problems=(str(error),))
         return LogHealth(None if head is None else head.position, self._origin)
 
-    async def explain(
-        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
-    ) -> Explanation:
-        """Return the decision about a manifest. Raises PageError."""
-        assert not own_holders, _READS_ALL
+    async def fit(self, question: ManifestQuestion) -> DecidedFit:
+        """Return the decision, and the nodes on which a manifest's pods fit. Raises PageError."""
+        assert not question.restricted, _READS_ALL
+        assert not question.own_holders, _READS_ALL
+        settings = self._settings
+        if question.cluster:
+            settings = structs.replace(settings, cluster=question.cluster)
         async with self._asking():
-            body = await asyncio.to_thread(as_json, manifest, MANIFEST)
-            return await explain_body(self._settings, body, namespace or None, user)
-
-    async def fit(
-        self,
-        manifest: bytes,
-        namespace: str,
-        user: str,
-        *,
-        at: str,
-        restricted: bool,
-        own_holders: bool,
-    ) -> FitReport:
-        """Return the nodes on which a manifest's pods fit. Raises PageError."""
-        assert not restricted, _READS_ALL
-        assert not own_holders, _READS_ALL
-        async with self._asking():
-            body = await asyncio.to_thread(as_json, manifest, MANIFEST)
-            recalled = await self._ledger_at(at)
-            return await fit_body(self._settings, recalled, body, namespace or None, user)
+            body = await asyncio.to_thread(as_json, question.manifest, MANIFEST)
+            recalled = await self._ledger_at(question.at)
+            return await fit_body(
+                settings, recalled, body, question.namespace or None, question.user
+            )
 
     async def _ledger_at(self, at: str) -> PastLedger:
         """Return the ledger at a moment; that of the last question is kept."""

@@ -13,7 +13,10 @@ from gpuledger.manifest_fit.fit_report import FitReport, NodeFit, PodFit
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_errors import ManifestError, PageError
 from gpuledger.page.page_request import PageRequest
+from gpuledger.page.page_source import ManifestQuestion
 from ledger.core.model.denials import Shortage
+from ledger.core.model.display_names import display
+from projections.queries.totals.card_clusters import card_clusters
 
 MANIFEST_BYTES_MAX: Final = 256 * 1024
 NODES_SHOWN: Final = 20
@@ -46,8 +49,13 @@ class PodAnswer(msgspec.Struct, frozen=True):
 
 
 class WouldItFit(msgspec.Struct, frozen=True, kw_only=True):
-    """The form with its values, and the answer to it, None before the first one."""
+    """The form with its values, and the answer to it, None before the first one.
 
+    The answer is about `cluster`. `clusters` are those to choose from.
+    """
+
+    cluster: str
+    clusters: list[str]
     namespace: str
     user: str
     manifest: str
@@ -62,13 +70,21 @@ class WouldItFit(msgspec.Struct, frozen=True, kw_only=True):
 async def would_it_fit(request: PageRequest) -> WouldItFit:
     """Return the form, and with a manifest the answer. Raises PageError."""
     form = request.form
+    clusters = await _clusters(request)
     if form is None:
-        return WouldItFit(namespace=request.namespace, user="", manifest="")
+        cluster = _chosen(clusters, request.text("cluster"))
+        namespace = request.namespace
+        return WouldItFit(
+            cluster=cluster, clusters=clusters, namespace=namespace, user="", manifest=""
+        )
+    cluster = _chosen(clusters, form.get("cluster", ""))
     namespace, user = form.get("namespace", "").strip(), form.get("user", "").strip()
     manifest = form.get("manifest", "")
-    page = WouldItFit(namespace=namespace, user=user, manifest=manifest)
     if len(namespace) > NAMESPACE_MAX or len(user) > NAME_MAX:
         raise PageError(400, "A namespace has at most 63 and a user at most 253 characters.")
+    page = WouldItFit(
+        cluster=cluster, clusters=clusters, namespace=namespace, user=user, manifest=manifest
+    )
     await request.require("fit", namespace, verb="create")
     try:
         return await _answered(request, page)
@@ -92,28 +108,42 @@ async def _answered(request: PageRequest, page: WouldItFit) -> WouldItFit:
             f"The manifest has {len(body)} bytes, the most is {MANIFEST_BYTES_MAX}.",
             remedy="Leave out what no pod needs, such as managedFields.",
         )
-    restricted, own_holders = not await request.may("cards"), not await request.may("holders")
-    shortages: tuple[Shortage, ...] = ()
-    if not request.is_past:
-        explained = await request.source.explain(
-            body, page.namespace, page.user, own_holders=own_holders
+    fitted = await request.source.fit(
+        ManifestQuestion(
+            manifest=body,
+            namespace=page.namespace,
+            user=page.user,
+            cluster=page.cluster,
+            at=request.at and str(request.position),
+            restricted=not await request.may("cards"),
+            own_holders=not await request.may("holders"),
         )
-        shortages = tuple(explained.denial.shortages) if explained.denial is not None else ()
-    report = await request.source.fit(
-        body,
-        page.namespace,
-        page.user,
-        at=request.at and str(request.position),
-        restricted=restricted,
-        own_holders=own_holders,
     )
+    report, denial = fitted.report, fitted.decision.denial
     return msgspec.structs.replace(
         page,
         report=report,
         pods=[_pod(fit) for fit in report.pods],
-        shortages=shortages,
+        shortages=() if denial is None else tuple(_named(line) for line in denial.shortages),
         untried=any(fit.claims for fit in report.pods),
     )
+
+
+async def _clusters(request: PageRequest) -> list[str]:
+    """Return the clusters about which the source decides."""
+    if request.source.cluster:
+        return [request.source.cluster]
+    return await card_clusters(request.view, request.position)
+
+
+def _chosen(clusters: list[str], wanted: str) -> str:
+    """Return the wanted cluster, else the first one; "" where there is none."""
+    return wanted if wanted in clusters else next(iter(clusters), "")
+
+
+def _named(line: Shortage) -> Shortage:
+    """Return a short line with the name of its quota as the other pages show it."""
+    return msgspec.structs.replace(line, account=display(line.account))
 
 
 def _pod(fit: PodFit) -> PodAnswer:

@@ -1,5 +1,6 @@
 """History: the usage of a quota over time with its events, and the difference of two moments."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
 from typing import Final
@@ -10,18 +11,28 @@ from gpuledger.page.contents.amount_lists import amounts_text
 from gpuledger.page.contents.chosen_quota import ChosenQuota, chosen_quota
 from gpuledger.page.contents.event_rows import EventRow, event_row
 from gpuledger.page.contents.history_period import HistoryPeriod, history_period
-from gpuledger.page.contents.step_chart import StepChart, step_chart
+from gpuledger.page.contents.step_chart import (
+    LIMIT_CHANGE,
+    EventMark,
+    StepChart,
+    step_chart,
+)
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.quantity_texts import second_text
 from ledger.core.model.display_names import display
 from projections.api import query_parameters
 from projections.queries.event_history import HistoryEvent
-from projections.queries.moments import microseconds
+from projections.queries.moments import LAST, microseconds
 from projections.queries.quota_usage import usage
 from projections.queries.timeline.account_events import account_events
 from projections.queries.timeline.holder_changes import HolderChange, holder_changes
-from projections.queries.timeline.usage_steps import UsagePoint, UsageSteps, usage_steps
+from projections.queries.timeline.usage_steps import (
+    LineStretch,
+    UsagePoint,
+    UsageSteps,
+    usage_steps,
+)
 
 POINTS_MAX: Final = 240
 """Points of a chart."""
@@ -45,12 +56,15 @@ class QuotaLink(msgspec.Struct, frozen=True):
 
 
 class LineHistory(msgspec.Struct, frozen=True):
-    """A line over time: its chart, and its amounts before and after the period."""
+    """A line over time: its chart, and its amounts before and after the period.
+
+    `before` and `after` are None where the line was not open at that moment.
+    """
 
     resource: str
     chart: StepChart
-    before: UsagePoint
-    after: UsagePoint
+    before: UsagePoint | None
+    after: UsagePoint | None
 
 
 class MomentRow(msgspec.Struct, frozen=True):
@@ -123,7 +137,7 @@ async def history(request: PageRequest) -> QuotaHistory:
     )
     events, next_events = await _events(request, chosen, period)
     keys = sorted(steps.lines)[:LINES_MAX]
-    lines = [_line(key, steps.lines[key], period, _marks(events or [], steps, key)) for key in keys]
+    lines = [_line(key, steps, period, events or []) for key in keys]
     return QuotaHistory(
         account=name,
         quota=display(name),
@@ -190,19 +204,27 @@ async def _events(
     return rows, request.here(before=f"{more[0]}.{more[1]}") if more else ""
 
 
-def _marks(events: list[HistoryEvent], steps: UsageSteps, key: str) -> list[tuple[int, str, str]]:
+def _marks(events: list[HistoryEvent], stretches: list[LineStretch], key: str) -> list[EventMark]:
     """Return the marks of the changes of the limit, and of the listed events on a line."""
-    marks = []
-    points = steps.lines[key]
-    for before, after in pairwise(points):
-        if before.limit != after.limit:
-            marks.append((after.time, "limit-change", f"limit {before.limit:,} to {after.limit:,}"))
+    marks = [mark for stretch in stretches for mark in _limit_marks(stretch)]
     for event in events:
         for posting in event.postings:
             if posting.resource == key and posting.delta:
                 title = f"{second_text(event.time)} {event.type} {event.key}: {posting.delta:+,}"
                 marks.append((_microseconds(event.time), "event", title))
-    return marks[-_MARKS_MAX:]
+    return marks
+
+
+def _limit_marks(stretch: LineStretch) -> Iterator[EventMark]:
+    """Return the marks of the limit's begin, changes and end."""
+    first, last = stretch.points[0], stretch.points[-1]
+    if not stretch.was_open:
+        yield first.time, LIMIT_CHANGE, f"limit set to {first.limit:,}"
+    for before, after in pairwise(stretch.points):
+        if before.limit != after.limit:
+            yield after.time, LIMIT_CHANGE, f"limit {before.limit:,} to {after.limit:,}"
+    if stretch.closed != LAST:
+        yield stretch.closed, LIMIT_CHANGE, f"limit {last.limit:,} removed"
 
 
 def _microseconds(time: str) -> int:
@@ -210,10 +232,14 @@ def _microseconds(time: str) -> int:
 
 
 def _line(
-    key: str, points: list[UsagePoint], period: HistoryPeriod, marks: list[tuple[int, str, str]]
+    key: str, steps: UsageSteps, period: HistoryPeriod, events: list[HistoryEvent]
 ) -> LineHistory:
-    chart = step_chart(points, period.begin, period.end, marks)
-    return LineHistory(key, chart, points[0], points[-1])
+    points, stretches = steps.lines[key], steps.stretches(key)
+    marks = _marks(events, stretches, key)
+    chart = step_chart(stretches, period.begin, period.end, marks)
+    before = points[0] if points[0].position == period.first else None
+    after = points[-1] if points[-1].position == period.last else None
+    return LineHistory(key, chart, before, after)
 
 
 def _moments(lines: list[list[UsagePoint]]) -> list[MomentRow]:
@@ -248,9 +274,6 @@ def _change(change: HolderChange) -> ChangeRow:
         change.key, change.root, amounts_text(change.before), amounts_text(change.after)
     )
 
-
-_MARKS_MAX: Final = 60
-"""Marks of a chart."""
 
 HISTORY: Final = PageDefinition(
     path="/history",

@@ -9,6 +9,7 @@ from gpuledger.page.contents.chosen_namespace import chosen_namespace
 from gpuledger.page.contents.denial_rows import DenialRow, denial_rows
 from gpuledger.page.contents.fitting_requests import FittingRequest, fitting_requests
 from gpuledger.page.contents.wait_estimate import wait_estimate
+from gpuledger.page.contents.waiting_pods import waiting_pods
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.quantity_texts import second_text
@@ -61,15 +62,16 @@ class CoveringLine(msgspec.Struct, frozen=True):
 
 
 class HolderRow(msgspec.Struct, frozen=True):
-    """A holder with its amounts as texts. `pods_href` is the address of its pods, "" without.
+    """A holder with its amounts as texts, and its `pods`; a pod is one.
 
-    `devices` are the texts of the first devices that resource claims gave it, `more_devices` the
-    number of the others.
+    `pods_href` is the address of the pods of a root, "" without. `devices` are the texts of the
+    first devices that resource claims gave it, `more_devices` the number of the others.
     """
 
     holder: RootHolder
     committed: str
     reserved: str
+    pods: int
     pods_href: str
     devices: list[str]
     more_devices: int
@@ -198,12 +200,14 @@ async def _holders(
 
 
 def _holder(request: PageRequest, holder: RootHolder) -> HolderRow:
-    pods = "" if holder.kind is HolderKind.POD or not holder.pods else holder.key
+    is_pod = holder.kind is HolderKind.POD
+    root = "" if is_pod or not holder.pods else holder.key
     return HolderRow(
         holder,
         amounts_text(holder.committed),
         amounts_text(holder.reserved),
-        request.here(root=pods, holders="") if pods else "",
+        1 if is_pod else holder.pods,
+        request.here(root=root, holders="") if root else "",
         list(map(device_in_words, holder.devices[:LISTED_MAX])),
         max(0, len(holder.devices) - LISTED_MAX),
     )
@@ -215,17 +219,11 @@ async def _waiting(
     """Return the first waiting pods, the basis of their estimates, and how many more wait."""
     if not await request.may("waiting", place.name):
         return None, "You may not list waiting.gpuledger.io in this namespace.", 0
-    if request.is_past:
-        return None, "The log does not record waiting pods, so the past shows none.", 0
-    rows = await request.source.waiting(place.name)
+    rows, note = await waiting_pods(request, place.name, place.cluster)
     if rows is None:
-        return (
-            None,
-            "The log does not record waiting pods. The service of the cluster lists them.",
-            0,
-        )
+        return None, note, 0
     own = sorted(
-        (row for row in rows if (row.cluster, row.namespace) == (place.cluster, place.name)),
+        (row for row in rows if row.namespace == place.name),
         key=lambda row: (not row.place, row.place),
     )
     if not own:

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from gpuledger.page.contents.shown_health import lag_of, shown_health
+from gpuledger.page.contents.waiting_pods import waiting_pods
 from gpuledger.page.page_definition import PageDefinition
 from gpuledger.page.page_request import PageRequest
 from gpuledger.page.page_source import WAITING_MAX, LogHealth
@@ -167,7 +168,7 @@ async def _cards(request: PageRequest, scope: QueryScope) -> CardTotals | None:
 async def _waiting(request: PageRequest, scope: QueryScope) -> WaitingSummary | None:
     if request.is_past or not await request.may("waiting", scope.namespace):
         return None
-    rows = await request.source.waiting(scope.namespace)
+    rows, _ = await waiting_pods(request, scope.namespace, scope.cluster)
     if rows is None:
         return WaitingSummary(is_known=False)
     oldest = min((row.since for row in rows), default="")

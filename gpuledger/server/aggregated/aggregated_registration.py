@@ -18,6 +18,7 @@ from ledger.kube.api.cluster_errors import ClusterError, Malformed, NotFound, Ve
 from ledger.kube.client.access_review import QUERY_API_SERVICE as API_SERVICE
 from ledger.kube.client.api_client import ApiClient
 from ledger.runtime.tls.certificate_authority import CertificateError
+from webhook.configurations import trusted_authorities
 from webhook.configurations.trusted_authorities import AuthorityClaims
 
 PATH: Final = f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}"
@@ -61,6 +62,15 @@ class AggregatedRegistration:
         self._client, self._is_active = client, is_active
         self._claims = AuthorityClaims(clock)
         self._problem = ""
+        self._trusted: frozenset[str] | None = None
+
+    def is_trusted(self, authority: bytes) -> bool:
+        """Return whether the API server may meet a certificate of this CA, given as PEM.
+
+        It may not while an APIService is registered with other CAs, at the last comparison.
+        """
+        own = trusted_authorities.read(base64.b64encode(authority).decode())
+        return self._trusted is None or own.keys() <= self._trusted
 
     async def run(self, authority: Callable[[], bytes]) -> None:
         """Compare and repair until cancelled.
@@ -88,7 +98,9 @@ class AggregatedRegistration:
         registered = await self._read()
         own = base64.b64encode(authority).decode()
         if registered is None or not own:
+            self._trusted = None
             return False
+        self._trust(registered.spec.ca_bundle)
         patch = self._patch(registered, own, drops=self._is_active())
         if not patch:
             return False
@@ -102,8 +114,12 @@ class AggregatedRegistration:
             seconds=WRITE_SECONDS,
         )
         if "spec" in patch:
+            self._trust(patch["spec"]["caBundle"])
             _log.info("api_service_repaired", name=API_SERVICE)
         return True
+
+    def _trust(self, bundle: str) -> None:
+        self._trusted = frozenset(trusted_authorities.read(bundle))
 
     def _patch(self, registered: _ApiService, own: str, *, drops: bool) -> dict[str, Any]:
         """Return the needed change, {} for none."""

@@ -2,8 +2,9 @@
 
 The ConfigMap is read each period. Its CA is that of a TLS context of its own, so this certificate
 sends no reviews, and a client of the reviews' CA names no user. If the ConfigMap is gone or
-unusable, no client is trusted. While it cannot be read, the last content stays: the API server
-that does not answer grants no right either.
+unusable, no client is trusted. After a CA was removed, none is until the connections of its clients
+have ended. While the ConfigMap cannot be read, the last content stays: the API server that does not
+answer grants no right either.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from gpuledger.server.aggregated.front_proxy_trust import (
 )
 from ledger.kube.api.cluster_errors import ClusterError, ClusterUnavailable, Forbidden
 from ledger.kube.client.api_client import ApiClient
+from ledger.runtime.http.acceptor import TURN_SECONDS
 from ledger.runtime.tls import server_certificate
 from ledger.runtime.tls.certificate_authority import CertificateError
 from ledger.runtime.tls.certificate_reload import Tls
@@ -29,6 +31,9 @@ FOLLOW_SECONDS: Final = 5.0
 
 READ_SECONDS: Final = 5.0
 """Deadline of reading it."""
+
+ENDED_SECONDS: Final = 2 * TURN_SECONDS
+"""Wait after a CA was removed: by then the server has ended the connections of its clients."""
 
 _log: Final = structlog.get_logger("gpuledger")
 
@@ -75,8 +80,11 @@ class FrontProxy:
         if self._trust is None or wanted.authority != self._trust.authority:
             # Until the handshake verifies by the new CA, no certificate is the proxy's.
             self._trust, self._problem = None, "its CA is being replaced"
+            before = set(self._tls.authorities)
             await asyncio.to_thread(self._write, wanted.authority)
             self._tls.use_client_ca(str(self._file))
+            if not before <= set(self._tls.authorities):
+                await asyncio.sleep(ENDED_SECONDS)
         self._trust, self._problem = wanted, ""
         _log.info("front_proxy_trusted", names=sorted(wanted.names))
 

@@ -17,9 +17,16 @@ def user_of(headers: RawHeaders, trust: FrontProxyTrust) -> Subject:
     """Return the user in the headers of the trusted proxy, names in lower case.
 
     Raises UnclearUser. The headers are those of `FrontProxyTrust`; a key of an extra is
-    percent-decoded and in lower case, as the API server reads it.
+    percent-decoded and in lower case, as the API server reads it. Other headers may have any bytes,
+    because the proxy passes those of the client on.
     """
-    named = [(name.decode("latin-1").lower(), _text(value)) for name, value in headers]
+    exact = {*trust.user_headers, *trust.uid_headers, *trust.group_headers}
+    lowered = ((name.decode("latin-1").lower(), value) for name, value in headers)
+    named = [
+        (name, _text(name, value))
+        for name, value in lowered
+        if name in exact or name.startswith(trust.extra_prefixes)
+    ]
     return Subject(
         _only(named, trust.user_headers, required=True),
         _only(named, trust.uid_headers),
@@ -49,8 +56,8 @@ def _extra(named: list[tuple[str, str]], prefixes: Sequence[str]) -> dict[str, l
     return extra
 
 
-def _text(value: bytes) -> str:
+def _text(name: str, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise UnclearUser("a header is not UTF-8") from error
+        raise UnclearUser(f"{name} is not UTF-8") from error

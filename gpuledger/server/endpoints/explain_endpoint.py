@@ -4,16 +4,21 @@ For a caller who may not list holders in all namespaces, the decision names no o
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gpuledger.server.endpoints.refusals import invalid_field, refused, refused_body
+from gpuledger.server.endpoints.refusals import (
+    invalid_field,
+    invalid_parameter,
+    refused,
+    refused_body,
+)
 from ledger.runtime.http import v1_access
 from ledger.runtime.http.json_endpoint import (
     BodyBudget,
@@ -23,6 +28,8 @@ from ledger.runtime.http.json_endpoint import (
     read_body,
 )
 from ledger.runtime.settings.settings import Settings
+from projections.api import query_parameters
+from projections.api.query_parameters import InvalidParameter
 from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace, explain
 from webhook.admission.validating_webhook import ValidatingWebhook
 from webhook.api.admission_review import BadReview
@@ -51,31 +58,26 @@ class ExplainEndpoint:
         with self._bodies.holding() as held:
             try:
                 explanation = await self._explanation(request, held)
-            except (OtherNamespace, NamespaceMissing) as error:
-                status = 400 if isinstance(error, OtherNamespace) else 404
-                return refused(status, str(error), field="namespace")
-            except BadReview as error:
-                return invalid_field(error.message, error.field)
-            except v1_access.RightsUnclear as error:
-                return refused(error.status, str(error))
-            except RequestRefused as error:
-                return refused_body(error)
             except ClientGone:
                 return Response(status_code=400)
+            except tuple(_REFUSALS) as error:
+                return _REFUSALS[type(error)](error)
         return Response(msgspec.json.encode(explanation), media_type="application/json")
 
     async def _explanation(self, request: Request, held: BudgetShare) -> Explanation:
-        seconds = self._settings.admission_deadline_seconds
-        until = asyncio.get_running_loop().time() + seconds
+        clock = asyncio.get_running_loop().time
+        until = clock() + self._settings.admission_deadline_seconds
+        user = query_parameters.text(request.query_params, "user")
+        namespace = query_parameters.text(request.query_params, "namespace")
         body = await read_body(request.receive, self._settings.review_bytes_max, until, held)
-        own_holders = not await v1_access.may_name_holders(request.scope)
+        own_holders = not await v1_access.may_name_holders(request.scope, until)
         async with self._turn(until):
             return await explain(
                 self._validating,
                 body,
-                deadline=seconds,
-                username=request.query_params.get("user", ""),
-                namespace=request.query_params.get("namespace") or None,
+                deadline=until - clock(),
+                username=user,
+                namespace=namespace or None,
                 own_holders=own_holders,
             )
 
@@ -95,3 +97,14 @@ class ExplainEndpoint:
             yield
         finally:
             self._deciding.release()
+
+
+_REFUSALS: Final[dict[type[Exception], Callable[[Any], Response]]] = {
+    OtherNamespace: lambda error: refused(400, str(error), field="namespace"),
+    NamespaceMissing: lambda error: refused(404, str(error), field="namespace"),
+    BadReview: lambda error: invalid_field(error.message, error.field),
+    InvalidParameter: invalid_parameter,
+    v1_access.RightsUnclear: lambda error: refused(error.status, str(error)),
+    RequestRefused: refused_body,
+}
+"""The refusal for each exception about a request."""

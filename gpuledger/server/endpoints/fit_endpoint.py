@@ -68,15 +68,17 @@ class FitEndpoint:
             until = asyncio.get_running_loop().time() + self._seconds
             try:
                 body = await read_body(request.receive, self._bytes_max, until, held)
-                return await self._answer(request, body)
+                return await self._answer(request, body, until)
             except RequestRefused as error:
                 return refused_body(error)
             except ClientGone:
                 return Response(status_code=400)
 
-    async def _answer(self, request: Request, body: bytes) -> Response:
+    async def _answer(self, request: Request, body: bytes, until: float) -> Response:
         try:
-            report = await self._live.fit(await _question(request, body))
+            question = await _question(request, body, until)
+            seconds = until - asyncio.get_running_loop().time()
+            report = (await self._live.fit(question, seconds)).report
         except (BadReview, InvalidCardRequest) as error:
             return await _invalid(body, error)
         except tuple(_REFUSALS) as error:
@@ -85,8 +87,11 @@ class FitEndpoint:
         return Response(msgspec.json.encode(report), 200, headers, media_type="application/json")
 
 
-async def _question(request: Request, body: bytes) -> LiveFitQuestion:
-    """Return the question of a request. Raises InvalidParameter and RightsUnclear."""
+async def _question(request: Request, body: bytes, until: float) -> LiveFitQuestion:
+    """Return the question of a request, until a loop time.
+
+    Raises InvalidParameter and RightsUnclear.
+    """
     query = request.query_params
     if "at" in query:
         raise InvalidParameter(
@@ -100,8 +105,8 @@ async def _question(request: Request, body: bytes) -> LiveFitQuestion:
         namespace=query_parameters.text(query, "namespace") or None,
         username=query_parameters.text(query, "user"),
         nodes_max=nodes_max,
-        restricted=not await v1_access.may_list_all(request.scope, "cards"),
-        own_holders=not await v1_access.may_name_holders(request.scope),
+        restricted=not await v1_access.may_list_all(request.scope, "cards", until),
+        own_holders=not await v1_access.may_name_holders(request.scope, until),
     )
 
 

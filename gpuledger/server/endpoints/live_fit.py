@@ -15,7 +15,7 @@ import msgspec
 
 from gpuledger.cli import manifest_document
 from gpuledger.cli.manifest_document import ManifestProblem
-from gpuledger.manifest_fit.fit_report import FitReport
+from gpuledger.manifest_fit.fit_report import DecidedFit, FitReport
 from gpuledger.manifest_fit.manifest_pods import card_requests
 from gpuledger.server.follower.follower_supervisor import FollowerSupervisor, FollowerUnavailable
 from ledger.runtime.settings.settings import Settings
@@ -87,25 +87,20 @@ class LiveFit:
         self._fitting: Counter[str] = Counter()
         self._reading = asyncio.Lock()
 
-    async def explain(self, question: LiveFitQuestion) -> Explanation:
-        """Return the decision of the webhook about a manifest.
-
-        Raises ManifestProblem, OtherNamespace, NamespaceMissing, BadReview and TimeoutError.
-        """
-        until = time.monotonic() + self._settings.admission_deadline_seconds
-        return await self._explained(await self._as_json(question.manifest, until), question, until)
-
-    async def fit(self, question: LiveFitQuestion) -> FitReport:
-        """Return where the pods of a manifest fit.
+    async def fit(self, question: LiveFitQuestion, seconds: float | None = None) -> DecidedFit:
+        """Return the decision of the webhook about a manifest, and where its pods fit, within
+        `seconds`; None is the deadline of reviews.
 
         Raises ManifestProblem, OtherNamespace, NamespaceMissing, BadReview, InvalidCardRequest,
         FitsBusy, FollowerUnavailable and TimeoutError.
         """
         with self._place(question.namespace or ""):
-            return await self._fit(question)
+            return await self._fit(
+                question, self._settings.admission_deadline_seconds if seconds is None else seconds
+            )
 
-    async def _fit(self, question: LiveFitQuestion) -> FitReport:
-        until = time.monotonic() + self._settings.admission_deadline_seconds
+    async def _fit(self, question: LiveFitQuestion, seconds: float) -> DecidedFit:
+        until = time.monotonic() + seconds
         body = await self._as_json(question.manifest, until)
         explained = await self._explained(body, question, until)
         where = explained.namespace.rpartition("/")[2] or question.namespace or NAMESPACE
@@ -122,7 +117,7 @@ class LiveFit:
             position=self._position(),
             seconds=_left(until),
         )
-        return FitReport(
+        report = FitReport(
             answer.position,
             where,
             all(pod.fits for pod in answer.pods),
@@ -131,6 +126,7 @@ class LiveFit:
             answer.pods,
             question.restricted,
         )
+        return DecidedFit(explained, report)
 
     async def _as_json(self, manifest: bytes, until: float) -> bytes:
         """Return a manifest as JSON, until a monotonic time; one of YAML is read at a time.

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from gpuledger.cli.manifest_document import ManifestProblem
-from gpuledger.manifest_fit.fit_report import FitReport
+from gpuledger.manifest_fit.fit_report import DecidedFit
 from gpuledger.manifest_fit.manifest_pods import InvalidCardRequest
 from gpuledger.page.page_errors import ManifestError, PageError
-from gpuledger.page.page_source import WAITING_MAX, LogHealth
+from gpuledger.page.page_source import WAITING_MAX, LogHealth, LogScrub, ManifestQuestion
 from gpuledger.server.endpoints.live_answers import LiveAnswers
 from gpuledger.server.endpoints.live_fit import FitsBusy, LiveFitQuestion
 from gpuledger.server.endpoints.live_waiting import NoCluster, WaitingUnknown
@@ -15,7 +15,7 @@ from gpuledger.server.follower.follower_supervisor import FollowerUnavailable
 from gpuledger.server.ledger_replica import LedgerReplica
 from ledger.core.model.denials import sentence
 from ledger.runtime.settings.settings import Settings
-from webhook.admission.explanation import Explanation, NamespaceMissing, OtherNamespace
+from webhook.admission.explanation import NamespaceMissing, OtherNamespace
 from webhook.api.admission_review import BadReview
 from webhook.gates.waiting_report import WaitingQuestion, WaitingRow
 
@@ -25,6 +25,11 @@ class ServiceSource:
 
     def __init__(self, settings: Settings, *, replica: LedgerReplica, live: LiveAnswers) -> None:
         self._settings, self._replica, self._live = settings, replica, live
+
+    @property
+    def cluster(self) -> str:
+        """The cluster of the service."""
+        return self._settings.cluster
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
         """Return the first waiting pods, at most `WAITING_MAX`.
@@ -47,47 +52,30 @@ class ServiceSource:
             problems += durability.problems
         origin = f"the service of cluster {self._settings.cluster}"
         position = replica.state.position if replica.writer is not None else None
-        return LogHealth(position, origin, tuple(problems))
+        mark = replica.scrub
+        scrub = LogScrub(mark.position, int(mark.ended * 1_000_000)) if mark.ended else None
+        return LogHealth(position, origin, tuple(problems), scrub)
 
-    async def explain(
-        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
-    ) -> Explanation:
-        """Return the decision about a manifest. Raises PageError."""
-        question = LiveFitQuestion(
-            manifest=manifest,
-            namespace=namespace or None,
-            username=user,
-            own_holders=own_holders,
-        )
-        with _as_page_errors():
-            return await self._live.fit.explain(question)
-
-    async def fit(
-        self,
-        manifest: bytes,
-        namespace: str,
-        user: str,
-        *,
-        at: str,
-        restricted: bool,
-        own_holders: bool,
-    ) -> FitReport:
-        """Return the nodes on which a manifest's pods fit now. Raises PageError."""
-        if at:
+    async def fit(self, question: ManifestQuestion) -> DecidedFit:
+        """Return the decision, and the nodes on which a manifest's pods fit now. Raises
+        PageError.
+        """
+        if question.at:
             raise PageError(
                 400,
                 "The service fits on the cards of now.",
                 remedy="Remove the moment, or run `gpuledger page` or `gpuledger fit` on a store.",
             )
-        question = LiveFitQuestion(
-            manifest=manifest,
-            namespace=namespace or None,
-            username=user,
-            restricted=restricted,
-            own_holders=own_holders,
-        )
         with _as_page_errors():
-            return await self._live.fit.fit(question)
+            return await self._live.fit.fit(
+                LiveFitQuestion(
+                    manifest=question.manifest,
+                    namespace=question.namespace or None,
+                    username=question.user,
+                    restricted=question.restricted,
+                    own_holders=question.own_holders,
+                )
+            )
 
 
 @contextmanager

@@ -167,8 +167,11 @@ class StatusWrites(Protocol):
         """
         ...
 
-    async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
-        """Replace the whole status of a UniverseResourceQuota."""
+    async def replace_status(self, resource: Resource, name: str, status: dict[str, Any]) -> None:
+        """Replace the whole status of an object of a resource without namespaces.
+
+        Raises NotFound also if the definition of the resource has no status.
+        """
         ...
 
     async def create_quota(self, namespace: str, name: str, hard: Quantities) -> bool:

@@ -33,7 +33,10 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 def of_labels(selector: LabelSelector | None, field: str, warn: Warn) -> Selection:
-    """Return the conditions of a label selector; `field` is its path in the object."""
+    """Return the conditions of a label selector; `field` is its path in the object.
+
+    `warn` receives the field and the problem of each condition that is left out.
+    """
     if selector is None:
         return ()
     labels = selector.match_labels or {}
@@ -46,7 +49,7 @@ def of_labels(selector: LabelSelector | None, field: str, warn: Warn) -> Selecti
             else problem_of(expression.operator, expression.values)
         )
         if problem:
-            warn(condition_left_out(where, problem))
+            warn(f"{where}: {problem}")
         else:
             conditions.append(
                 Requirement(expression.key, expression.operator, tuple(expression.values or ()))
@@ -71,5 +74,8 @@ def problem_of(operator: str, values: Sequence[str] | None) -> str:
     return ""
 
 
-def condition_left_out(where: str, problem: str) -> str:
-    return f"{where}: {problem}; the condition is left out, and the quota counts more for it"
+def counting_more(warn: Warn) -> Warn:
+    """Return a `warn` that adds the effect of a condition that is left out of a quota."""
+    return lambda problem: warn(
+        f"{problem}; the condition is left out, and the quota counts more for it"
+    )

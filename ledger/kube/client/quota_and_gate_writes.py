@@ -1,15 +1,15 @@
 """Quota and gate writes: statuses of quotas, new ResourceQuotas, and removed scheduling gates.
 
 Each is one write, which the API server applies whole or not at all. A write to fields that other
-clients also write has a precondition; the status of a UniverseResourceQuota is always replaced. No
-write is retried here, because only the caller can decide whether it is still needed.
+clients also write has a precondition; the statuses of our own kinds are always replaced. No write
+is retried here, because only the caller can decide whether it is still needed.
 """
 
 from typing import Any, Final
 
 import msgspec
 
-from ledger.kube.api.api_resources import PODS, QUOTAS, UNIVERSE_QUOTAS
+from ledger.kube.api.api_resources import PODS, QUOTAS, Resource
 from ledger.kube.api.cluster_errors import AlreadyExists
 from ledger.kube.api.objects import Quantities
 from ledger.kube.client.api_client import JSON, ApiClient
@@ -49,13 +49,15 @@ async def patch_quota_status(
     await send(client, "PATCH", path, patch, MERGE)
 
 
-async def patch_universe_status(client: ApiClient, name: str, status: dict[str, Any]) -> None:
-    """Replace a UniverseResourceQuota's status. Raises ClusterError.
+async def replace_status(
+    client: ApiClient, resource: Resource, name: str, status: dict[str, Any]
+) -> None:
+    """Replace the status of an object without a namespace. Raises ClusterError.
 
     The status is not merged, because keys and clusters that are no longer covered must disappear.
     """
     patch = [{"op": "add", "path": "/status", "value": status}]
-    await send(client, "PATCH", UNIVERSE_QUOTAS.object("", name) + "/status", patch, _PATCH)
+    await send(client, "PATCH", resource.object("", name) + "/status", patch, _PATCH)
 
 
 async def create_quota(client: ApiClient, namespace: str, name: str, hard: Quantities) -> bool:

@@ -148,9 +148,9 @@ class KubernetesCluster:
         """Write a ResourceQuota's usage. Raises ClusterError, ValueError."""
         await quota_and_gate_writes.patch_quota_status(self._client, namespace, name, used, version)
 
-    async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
-        """Write a UniverseResourceQuota's status. Raises ClusterError."""
-        await quota_and_gate_writes.patch_universe_status(self._client, name, status)
+    async def replace_status(self, resource: Resource, name: str, status: dict[str, Any]) -> None:
+        """Replace the status of an object without a namespace. Raises ClusterError."""
+        await quota_and_gate_writes.replace_status(self._client, resource, name, status)
 
     async def create_quota(self, namespace: str, name: str, hard: Quantities) -> bool:
         """Create a ResourceQuota unless there is one. Raises ClusterError."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from ledger.core.model import traits
 from ledger.core.model.traits import Requirement, Selection
-from ledger.kube.api.label_selectors import Warn, condition_left_out, problem_of
+from ledger.kube.api.label_selectors import Warn, counting_more, problem_of
 from ledger.kube.api.objects import ScopeRequirement, ScopeSelector
 from ledger.kube.api.quoting import shown
 
@@ -41,7 +41,7 @@ def of_scopes(
             return None
         condition = _scope(requirement.scope_name, requirement.operator, requirement.values)
         if isinstance(condition, str):
-            warn(condition_left_out(where, condition))
+            counting_more(warn)(f"{where}: {condition}")
         elif condition not in conditions:
             conditions.append(condition)
     return tuple(conditions)

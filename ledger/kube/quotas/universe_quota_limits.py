@@ -11,7 +11,7 @@ import msgspec
 from ledger.core.model import traits
 from ledger.core.model.traits import Reach, Selection
 from ledger.kube.api import label_selectors
-from ledger.kube.api.label_selectors import LabelSelector, Warn
+from ledger.kube.api.label_selectors import LabelSelector, Warn, counting_more
 from ledger.kube.api.objects import Quantities, ScopeSelector
 from ledger.kube.quotas import hard_limits, quota_scopes
 from ledger.kube.requests import recorded_labels
@@ -68,7 +68,9 @@ def limits_of_universe(
         return UniverseLimits({}, tuple(warnings))
     reach = _reach(spec, warn)
     scopes = quota_scopes.of_scopes(spec.scopes, spec.scope_selector, warn)
-    labels = label_selectors.of_labels(spec.object_selector, "spec.objectSelector", warn)
+    labels = label_selectors.of_labels(
+        spec.object_selector, "spec.objectSelector", counting_more(warn)
+    )
     _warn_of_unrecorded(labels, warn)
     if scopes is None:
         return UniverseLimits({}, tuple(warnings))
@@ -89,6 +91,7 @@ def lint_universe(spec: UniverseSpec, rules: DemandRules) -> tuple[str, ...]:
 
 
 def _reach(spec: UniverseSpec, warn: Warn) -> Reach:
+    warn = counting_more(warn)
     clusters = (
         *label_selectors.of_names(traits.REGION, spec.regions),
         *label_selectors.of_names(traits.NAME, spec.clusters),

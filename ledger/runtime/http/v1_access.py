@@ -7,6 +7,7 @@ its own cluster only: the query is narrowed to it, because a namespace of the sa
 cluster may belong to another tenant.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -27,6 +28,8 @@ TOKEN_BYTES_MAX: Final = 16_384
 _HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
 
 _VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create"}
+
+_LATE: Final = "the user's rights were not reviewed before the deadline of the request; try again"
 
 RIGHTS: Final = "gpuledger.rights"
 """In the scope of an admitted request: the `Rights` of its caller."""
@@ -110,20 +113,27 @@ class RightsUnclear(Exception):
         self.status = status
 
 
-async def may_list_all(scope: Scope, resource: str) -> bool:
-    """Return whether the caller may list a resource in all namespaces. Raises RightsUnclear."""
-    refusal = await rights_of(scope)("list", resource, "")
+async def may_list_all(scope: Scope, resource: str, until: float | None = None) -> bool:
+    """Return whether the caller may list a resource in all namespaces.
+
+    `until` is a loop time, None for the reviewer's own deadline only. Raises RightsUnclear.
+    """
+    try:
+        async with asyncio.timeout_at(until):
+            refusal = await rights_of(scope)("list", resource, "")
+    except TimeoutError:
+        raise RightsUnclear(503, _LATE) from None
     if refusal is not None and refusal.status != 403:
         raise RightsUnclear(refusal.status, refusal.error)
     return refusal is None
 
 
-async def may_name_holders(scope: Scope) -> bool:
+async def may_name_holders(scope: Scope, until: float | None = None) -> bool:
     """Return whether the answer may name holders of all namespaces in shared quotas.
 
-    Raises RightsUnclear.
+    `until` as in `may_list_all`. Raises RightsUnclear.
     """
-    return await may_list_all(scope, "holders")
+    return await may_list_all(scope, "holders", until)
 
 
 def _is_guarded(scope: Scope) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from ledger.runtime.settings.card_section import CardSection
-from ledger.runtime.settings.setting_patterns import SECRET
+from ledger.runtime.settings.setting_patterns import SECRET, SERVICE_URL_PATTERN
 
 
 class ClientSection(CardSection, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,7 +15,7 @@ class ClientSection(CardSection, frozen=True, kw_only=True, forbid_unknown_field
     server: Annotated[
         str,
         Meta(
-            pattern=r"^(https?://[^\s/?#@]+/?)?$",
+            pattern=SERVICE_URL_PATTERN,
             description="URL of a service from which commands read; http only on loopback.",
             examples=["https://gpuledger.example:8443"],
         ),

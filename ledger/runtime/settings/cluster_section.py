@@ -5,9 +5,14 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 
 from ledger.runtime.settings.log_section import LogSection
-from ledger.runtime.settings.setting_patterns import NAME_PATTERN, OPTIONAL_NAME_PATTERN
+from ledger.runtime.settings.setting_patterns import (
+    LABEL_VALUE_PATTERN,
+    NAME_PATTERN,
+    OPTIONAL_NAME_PATTERN,
+    POD_NAME_PATTERN,
+    WEBHOOK_URL_PATTERN,
+)
 
-_LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 _LABEL: Final = (
     r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
     r"=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
@@ -28,7 +33,7 @@ class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_field
     region: Annotated[
         str,
         Meta(
-            pattern=_LABEL_VALUE,
+            pattern=LABEL_VALUE_PATTERN,
             description="Region of this cluster, for the quotas that select by region.",
             examples=["eu-west"],
         ),
@@ -82,7 +87,7 @@ class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_field
     register_webhook: Annotated[
         str,
         Meta(
-            pattern=r"^(https://[^\s/]+)?$",
+            pattern=WEBHOOK_URL_PATTERN,
             description="Base URL under which the API server reaches this service; registers it.",
             examples=["https://gpuledger.example:8443"],
         ),
@@ -99,7 +104,7 @@ class ClusterSection(LogSection, frozen=True, kw_only=True, forbid_unknown_field
     pod_name: Annotated[
         str,
         Meta(
-            pattern=r"^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$",
+            pattern=POD_NAME_PATTERN,
             description="Name of the own pod, on which this replica keeps the label"
             " gpuledger.io/role=reviewer while it is to answer reviews; none: no label is written.",
         ),

@@ -1,13 +1,16 @@
 """Store and log: their location, access and size."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from ledger.runtime.settings.setting_patterns import HOST_PORT_PATTERN, NAME_PATTERN, SECRET
-
-_DOMAIN: Final = r"^([A-Za-z0-9_-]{1,64})?$"
+from ledger.runtime.settings.setting_patterns import (
+    DOMAIN_PATTERN,
+    HOST_PORT_PATTERN,
+    NAME_PATTERN,
+    SECRET,
+)
 
 
 class LogSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,7 +76,7 @@ class LogSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     nats_domain: Annotated[
         str,
         Meta(
-            pattern=_DOMAIN,
+            pattern=DOMAIN_PATTERN,
             description="JetStream domain of the log, if the servers in nats reach it through a"
             " leaf node; none: they have the log.",
             examples=["hub"],

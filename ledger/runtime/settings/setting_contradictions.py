@@ -32,6 +32,15 @@ def _is_no_server(url: str) -> bool:
         return True
 
 
+def _is_no_service(url: str) -> bool:
+    """Return whether the URL of a service has an invalid host or port."""
+    try:
+        parts = urlsplit(url)
+        return bool(url) and (not parts.hostname or parts.port == 0)
+    except ValueError:
+        return True
+
+
 _ACCOUNTS: Final = re.compile(r"(system:)?serviceaccounts?(:|$)")
 _ACCOUNT: Final = re.compile(r"system:serviceaccount:[a-z0-9][-a-z0-9]*:[a-z0-9][-.a-z0-9]*")
 _SCHEDULER: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
@@ -211,6 +220,11 @@ _RULES: Final[tuple[Rule, ...]] = (
         lambda given: any(map(_is_no_server, given.nats)),
         f"is not the URL of a server; write nats://HOST:PORT or tls://HOST:PORT, up to port"
         f" {addresses.PORT_MAX}",
+    ),
+    (
+        "server",
+        lambda given: _is_no_service(given.server),
+        f"is not the URL of a service; write https://HOST:PORT, up to port {addresses.PORT_MAX}",
     ),
     (
         "nats_domain",

@@ -11,9 +11,17 @@ import msgspec
 from msgspec import Meta
 
 from ledger.runtime.settings.setting_patterns import (
+    DOMAIN_PATTERN,
+    HEADER_PATTERN,
     HOST_PORT_PATTERN,
+    LABEL_VALUE_PATTERN,
     NAME_PATTERN,
+    OPTIONAL_HEADER_PATTERN,
+    OPTIONAL_HOST_PORT_PATTERN,
     OPTIONAL_NAME_PATTERN,
+    POD_NAME_PATTERN,
+    SERVICE_URL_PATTERN,
+    WEBHOOK_URL_PATTERN,
 )
 from ledger.runtime.settings.settings import DEFAULTS, NAMES, TYPES
 
@@ -23,8 +31,16 @@ _SHAPES: Final = {
     NAME_PATTERN: "a name of a-z, 0-9 and - with at most 63 characters",
     OPTIONAL_NAME_PATTERN: "a name of a-z, 0-9 and - with at most 63 characters, or none",
     HOST_PORT_PATTERN: "HOST:PORT",
+    OPTIONAL_HOST_PORT_PATTERN: "HOST:PORT, or none",
+    SERVICE_URL_PATTERN: "a URL without a path that begins with https://, or http:// on loopback",
+    WEBHOOK_URL_PATTERN: "a URL without a path that begins with https://",
+    LABEL_VALUE_PATTERN: "the value of a label with at most 63 characters, or none",
+    POD_NAME_PATTERN: "the name of a pod, or none",
+    DOMAIN_PATTERN: "a name of A-Z, a-z, 0-9, _ and - with at most 64 characters, or none",
+    HEADER_PATTERN: "the name of a header",
+    OPTIONAL_HEADER_PATTERN: "the name of a header, or none",
 }
-"""Descriptions of the patterns."""
+"""Descriptions of the patterns; without one, a wrong value is answered with `string`."""
 
 
 class Documentation(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import contextlib
 import hmac
 import os
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +48,8 @@ class Tls:
         self._find = find
         self._client_ca = client_ca
         self._authorities: Authorities = ()
+        # A thread that still loads by the client CA of before must not finish last.
+        self._loading = threading.Lock()
         self._files = find()
         self._marks = self._load()
 
@@ -110,9 +113,10 @@ class Tls:
     def refresh(self) -> bool:
         """Load changed files. Returns whether a file changed. Raises CertificateError."""
         self._files = self._find()
-        if self._look() == self._marks:
-            return False
-        self._marks = self._load()
+        with self._loading:
+            if self._look() == self._marks:
+                return False
+            self._marks = self._load()
         return True
 
     def refresh_client_ca(self) -> bool:
@@ -120,13 +124,14 @@ class Tls:
 
         Returns whether it changed. Raises CertificateError.
         """
-        if not self._client_ca:
-            return False
-        mark = _mark(Path(self._client_ca))
-        if mark == self._marks[-1]:
-            return False
-        self._begin(self._pair)
-        self._marks = (*self._marks[:-1], mark)
+        with self._loading:
+            if not self._client_ca:
+                return False
+            mark = _mark(Path(self._client_ca))
+            if mark == self._marks[-1]:
+                return False
+            self._begin(self._pair)
+            self._marks = (*self._marks[:-1], mark)
         return True
 
     def use_client_ca(self, client_ca: str) -> None:
@@ -134,12 +139,13 @@ class Tls:
 
         Raises CertificateError; the clients of before stay trusted then.
         """
-        before, self._client_ca = self._client_ca, client_ca
-        try:
-            self._marks = self._load()
-        except CertificateError:
-            self._client_ca = before
-            raise
+        with self._loading:
+            before, self._client_ca = self._client_ca, client_ca
+            try:
+                self._marks = self._load()
+            except CertificateError:
+                self._client_ca = before
+                raise
 
     def _load(self) -> _Marks:
         # The marks are read first, so that the next check finds a change during the loading.

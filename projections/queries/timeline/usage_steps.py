@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from projections.queries.moments import LAST
 from projections.queries.query_scope import NumberedNamespace
 from projections.store.readers import ProjectionView
 
@@ -22,14 +23,42 @@ class UsagePoint(msgspec.Struct, frozen=True):
     reserved: int
 
 
+class LineStretch(msgspec.Struct, frozen=True):
+    """The points of a line while it was open, and the time (µs of Unix time) at which it closed.
+
+    `was_open`: it was open already at the first moment that was read. `closed` is `LAST` for a line
+    that stays open.
+    """
+
+    points: list[UsagePoint]
+    was_open: bool
+    closed: int
+
+
 class UsageSteps(msgspec.Struct, frozen=True):
     """The points of each line of an account, by quota key, in the order of the log.
 
     A line without a point at some moment was not open then. `exact`: the points have every change.
+    `moments` has the time of each position that was read.
     """
 
     exact: bool
     lines: dict[str, list[UsagePoint]]
+    moments: dict[int, int]
+
+    def stretches(self, key: str) -> list[LineStretch]:
+        """Return the stretches in which a line was open, in the order of the log."""
+        points = {point.position: point for point in self.lines[key]}
+        first, stretches, current = min(self.moments), list[LineStretch](), list[UsagePoint]()
+        for position, time in self.moments.items():
+            if position in points:
+                current.append(points[position])
+            elif current:
+                stretches.append(LineStretch(current, current[0].position == first, time))
+                current = []
+        if current:
+            stretches.append(LineStretch(current, current[0].position == first, LAST))
+        return stretches
 
 
 class QuotaAccount(msgspec.Struct, frozen=True):
@@ -71,17 +100,18 @@ async def usage_steps(
         async with view.connection.execute(_MOMENTS, {**values, "points": points}) as rows:
             positions = [position async for (position,) in rows]
     wanted = sorted({first, last, *positions})
-    return UsageSteps(exact, await _lines(view, account, wanted))
+    return await _read(view, account, wanted, exact=exact)
 
 
-async def _lines(
-    view: ProjectionView, account: QuotaAccount, positions: list[int]
-) -> dict[str, list[UsagePoint]]:
+async def _read(
+    view: ProjectionView, account: QuotaAccount, positions: list[int], *, exact: bool
+) -> UsageSteps:
     keys = await _keys(view, account)
     values = {"account": account.number, "positions": msgspec.json.encode(positions).decode()}
-    lines: dict[str, list[UsagePoint]] = {}
+    lines, moments = dict[str, list[UsagePoint]](), dict[int, int]()
     async with view.connection.execute(_BALANCES, values) as rows:
         async for position, time, limits, balances in rows:
+            moments[position] = time
             if limits is None or balances is None:
                 continue
             numbered, amounts = iter(_bodies.decode(limits)), iter(_bodies.decode(balances))
@@ -90,7 +120,7 @@ async def _lines(
             ):
                 point = UsagePoint(position, time, limit, used, reserved)
                 lines.setdefault(keys[number], []).append(point)
-    return lines
+    return UsageSteps(exact, lines, moments)
 
 
 async def _keys(view: ProjectionView, account: QuotaAccount) -> dict[int, str]:

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from projections.queries.denial_history import reason_of
 from projections.queries.query_scope import QueryScope
 from projections.store.readers import ProjectionView
 
@@ -26,14 +27,6 @@ class DenialCounts(msgspec.Struct, frozen=True):
     is_complete: bool
 
 
-class _Denial(msgspec.Struct):
-    reason: str
-
-
-class _Logged(msgspec.Struct):
-    denial: _Denial
-
-
 async def denial_counts(
     view: ProjectionView, scope: QueryScope, *, since: int, until: int
 ) -> DenialCounts:
@@ -49,13 +42,11 @@ async def denial_counts(
     async with view.connection.execute(statement, values) as rows:
         reasons: list[str] = []
         while fetched := list(await rows.fetchmany(_ROWS_AT_ONCE)):
-            reasons += [_logged.decode(body).denial.reason for (body,) in fetched]
+            reasons += [reason_of(body) for (body,) in fetched]
     counted = Counter(reasons[:COUNTED_MAX])
     ordered = sorted(counted.items(), key=lambda entry: (-entry[1], entry[0]))
     return DenialCounts(ordered, counted.total(), len(reasons) <= COUNTED_MAX)
 
-
-_logged: Final = msgspec.msgpack.Decoder(_Logged)
 
 _SELECT: Final = "SELECT body FROM denials WHERE"
 _END: Final = """

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS
 from ledger.kube.api.cluster_ports import PodBinding, PodEvent
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.client.api_client import ApiClient
@@ -25,6 +26,7 @@ from tests.e2e.harness.cluster import Answer, Cluster, Manifest
 from tests.e2e.harness.controlplane import ADMIN, ControlPlane
 from tests.e2e.harness.kubectl import Kubectl
 from tests.e2e.harness.polling import eventually
+from tests.e2e.objects import definitions
 from tests.e2e.objects.forged_writes import (
     ELSEWHERE,
     FENCED,
@@ -154,6 +156,8 @@ async def populate(admin: Cluster) -> None:
     await made(admin, f"{TEAM}/resourcequotas", quota("q"))
     manifest = {"metadata": {"name": "u"}, "spec": {"hard": {"limits.nvidia.com/gpumem": "1"}}}
     await made(admin, UNIVERSE, {"apiVersion": "gpuledger.io/v1alpha1"} | manifest | UQ)
+    harmless = definitions.policy(namespaces=["none"]) | {"metadata": {"name": "p"}}
+    await made(admin, POLICIES.collection(), harmless)
     # The quota controller writes the first status, and changes the version by it.
     await eventually(
         lambda: admin.must("GET", f"{TEAM}/resourcequotas/q"),
@@ -272,7 +276,8 @@ async def test_everything_that_the_service_writes_is_accepted(
             port.patch_node_annotations("n1", {annotation_keys.ROOM_FOUND: room_text}),
             port.create_quota("team", "gpuledger-default", {KEY: "4", "pods": "999"}),
             port.patch_quota_status("team", "q", {KEY: "1"}, counted),
-            port.patch_universe_status("u", {"used": {}}),
+            port.replace_status(UNIVERSE_QUOTAS, "u", {"used": {}}),
+            port.replace_status(POLICIES, "p", {"namespaces": 1}),
             port.create_event(event_of),
             webhook_configurations.register(client, found_configurations()),
             webhook_configurations.register(client, found_configurations()),

@@ -5,12 +5,16 @@ from typing import Final
 
 import pytest
 
+from ledger.kube.api.api_resources import DEFINITIONS, Resource
+from ledger.kube.api.cluster_errors import NotFound
+from ledger.kube.client.api_client import ApiClient
+from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 from tests.e2e.harness.agreement import cards_used
 from tests.e2e.harness.cluster import Cluster, Manifest
-from tests.e2e.harness.controlplane import TENANT
+from tests.e2e.harness.controlplane import ADMIN, TENANT, ControlPlane
 from tests.e2e.harness.kubectl import Kubectl
 from tests.e2e.harness.polling import eventually
-from tests.e2e.objects.definitions import POLICIES, policy
+from tests.e2e.objects.definitions import POLICIES, definition_without_status, policy
 from tests.e2e.objects.pods import CARDS, pod
 from tests.e2e.objects.policies import under
 from tests.e2e.objects.team import QUOTA, SEEN_SECONDS, Team
@@ -20,6 +24,7 @@ pytestmark = pytest.mark.e2e
 
 LINE: Final = f"limits.{CARDS}"
 TWO: Final = {LINE: "2"}
+GADGETS: Final = Resource("e2e.example.com", "v1", "gadgets", "Gadget", namespaced=False)
 
 
 async def test_warn_lets_everything_in_and_counts_it(team: Team) -> None:
@@ -185,6 +190,60 @@ async def test_the_policy_of_the_highest_priority_holds_alone(team: Team) -> Non
             assert (await TeamWorkloads(team).create(replicated("Deployment", 3))).status == 403
     finally:
         await team.cluster.must("DELETE", f"{POLICIES}/{made['metadata']['name']}")
+
+
+async def test_kubectl_shows_which_policies_apply(team: Team, kubectl: Kubectl) -> None:
+    async with under(team, TWO, priority=1):
+        low = policy(namespaces=[team.namespace], mode="warn")
+        made = await team.cluster.must("POST", POLICIES, low)
+        name = made["metadata"]["name"]
+        try:
+            waiting = f"kubectl wait --for=condition=Ready=false lp/{name} --timeout=30s"
+            await asyncio.to_thread(kubectl.type, waiting)
+            shown = await asyncio.to_thread(kubectl.type, "kubectl get lp")
+            [titles, *rows] = [line.split() for line in shown.splitlines()]
+            assert titles[:7] == [
+                "NAME",
+                "READY",
+                "REASON",
+                "NAMESPACES",
+                "MODE",
+                "EXCEEDED",
+                "PRIORITY",
+            ]
+            assert [name, "False", "Shadowed", "0", "warn", "deny", "0"] in [
+                row[:7] for row in rows
+            ]
+            high = ["True", "Applied", "1", "enforce", "deny", "1"]
+            [winner] = [row[0] for row in rows if row[1:7] == high]
+            stored = await team.cluster.must("GET", f"{POLICIES}/{name}")
+            [condition] = stored["status"]["conditions"]
+            assert condition["observedGeneration"] == 1
+            assert f"{winner} (spec.priority 1) in {team.namespace}" in condition["message"]
+        finally:
+            await team.cluster.must("DELETE", f"{POLICIES}/{name}")
+
+
+async def test_object_is_still_read_when_its_definition_has_no_status(
+    team: Team, control_plane: ControlPlane
+) -> None:
+    await team.cluster.must("POST", DEFINITIONS.collection(), definition_without_status(GADGETS))
+    gadget = {"apiVersion": GADGETS.api_version, "kind": GADGETS.kind, "metadata": {"name": "g"}}
+    try:
+        async with await ApiClient.connect(control_plane.kubeconfig(ADMIN)) as client:
+            port = KubernetesCluster(client)
+            await eventually(
+                port.served,
+                lambda served: GADGETS in served,
+                within=SEEN_SECONDS,
+                what="gadgets are served",
+            )
+            await team.cluster.must("POST", GADGETS.collection(), gadget)
+            with pytest.raises(NotFound):
+                await port.replace_status(GADGETS, "g", {"namespaces": 1})
+            assert await port.get_object(GADGETS, "", "g") is not None
+    finally:
+        await team.cluster.must("DELETE", DEFINITIONS.object("", GADGETS.name))
 
 
 async def gated(team: Team) -> list[str]:

@@ -170,9 +170,11 @@ async def test_a_status_is_kept_and_shown(admin: Cluster, kubectl: Kubectl) -> N
 
 async def test_a_policy_is_shown_with_what_it_does(admin: Cluster, kubectl: Kubectl) -> None:
     await admin.must("POST", POLICIES, policy(mode="warn") | {"metadata": {"name": "shown"}})
-    header, row = kubectl.type("kubectl get lp shown").splitlines()
-    assert header.split() == ["NAME", "MODE", "EXCEEDED", "SURGE", "PODS-ONLY", "PRIORITY", "AGE"]
-    assert row.split()[:6] == ["shown", "warn", "deny", "opportunistic", "false", "0"]
+    header, row = kubectl.type("kubectl get lp shown -o wide").splitlines()
+    columns = ["READY", "REASON", "NAMESPACES", "MODE", "EXCEEDED", "PRIORITY"]
+    assert header.split() == ["NAME", *columns, "SURGE", "PODS-ONLY", "BY-NAME", "AGE"]
+    # No service runs here, so nothing has written the status.
+    assert row.split()[:6] == ["shown", "warn", "deny", "0", "opportunistic", "false"]
 
 
 def test_no_key_that_the_page_makes_is_left_in_the_checkout(kubectl: Kubectl) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from ledger.kube.api.api_resources import DEFINITIONS, Resource
 from tests.e2e.harness.cluster import Manifest
 
 QUOTAS: Final = "/apis/gpuledger.io/v1alpha1/universeresourcequotas"
@@ -110,3 +111,20 @@ MISTAKES: Final = [
     (POLICIES, policy(exempt={"labels": {"a": "b"}}), 'unknown field "spec.exempt.labels"'),
 ]
 """Path, manifest, and the expected text of the refusal."""
+
+
+def definition_without_status(resource: Resource) -> Manifest:
+    """The definition of a cluster-scoped kind of one version, with any fields."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": resource.version, "served": True, "storage": True}
+    return {
+        "apiVersion": DEFINITIONS.api_version,
+        "kind": DEFINITIONS.kind,
+        "metadata": {"name": resource.name},
+        "spec": {
+            "group": resource.group,
+            "scope": "Cluster",
+            "names": {"kind": resource.kind, "plural": resource.plural},
+            "versions": [{**version, "schema": {"openAPIV3Schema": anything}}],
+        },
+    }

@@ -34,6 +34,7 @@ RIGHTS: Final[dict[tuple[str, str, str], tuple[str, ...]]] = {
     ("gpuledger.io", "universeresourcequotas", ""): READ,
     ("gpuledger.io", "universeresourcequotas/status", ""): ("patch",),
     ("gpuledger.io", "ledgerpolicies", ""): READ,
+    ("gpuledger.io", "ledgerpolicies/status", ""): ("patch",),
     **{
         ("admissionregistration.k8s.io", f"{kind}webhookconfigurations", name): verbs
         for kind in ("mutating", "validating")

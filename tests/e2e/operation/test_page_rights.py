@@ -75,7 +75,7 @@ async def test_a_tenant_signs_in_and_reads_its_own_namespace(
         within=20.0,
         what="the role is in effect",
     )
-    assert "0 GPUs of 7 GPUs" in shown.text
+    assert "0 of 7 GPUs" in shown.text
     assert f"system:serviceaccount:{team.namespace}:alice" in shown.text
     whole = await browser.get("/page/")
     assert "You may not read all namespaces." in whole.text

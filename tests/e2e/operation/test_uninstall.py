@@ -35,6 +35,7 @@ QUOTAS: Final = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 POLICIES: Final = "/apis/gpuledger.io/v1alpha1/ledgerpolicies"
 UNIVERSES: Final = "universeresourcequotas"
+OURS: Final = ["gpuledger.io"]
 UNIVERSE: Final = f"/apis/gpuledger.io/v1alpha1/{UNIVERSES}"
 NODES: Final = "/api/v1/nodes"
 REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1"
@@ -73,12 +74,12 @@ UNINSTALL_RIGHTS: Final[list[Manifest]] = [
     {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list", "patch"]},
     {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "patch", "delete"]},
     {"apiGroups": [""], "resources": ["resourcequotas/status"], "verbs": ["patch"]},
+    {"apiGroups": OURS, "resources": [UNIVERSES, "ledgerpolicies"], "verbs": ["list"]},
     {
-        "apiGroups": ["gpuledger.io"],
-        "resources": [UNIVERSES, "ledgerpolicies"],
-        "verbs": ["list"],
+        "apiGroups": OURS,
+        "resources": [f"{UNIVERSES}/status", "ledgerpolicies/status"],
+        "verbs": ["patch"],
     },
-    {"apiGroups": ["gpuledger.io"], "resources": [f"{UNIVERSES}/status"], "verbs": ["patch"]},
     {"apiGroups": ["apps"], "resources": ["deployments", "daemonsets"], "verbs": ["list", "patch"]},
 ]
 """The rights that the chart gives the account of the command."""

@@ -8,6 +8,7 @@ import pytest
 from support.harness.command_line import Ended, gpuledger
 
 from gpuledger.demo.failed_claim import FailedClaim
+from gpuledger.demo.narration import FIRST, LAST
 from gpuledger.demo.service import DemoService
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(170)]
@@ -39,8 +40,26 @@ def test_the_demo_shows_a_denial_a_crash_and_what_was_kept(shown: tuple[Ended, P
     assert re.search(r"Error from server \(Forbidden\): .* \[QuotaExceeded; decision ", out)
     assert re.search(r"killed while it worked: \d+ allowed, \d+ denied, [1-9]\d* without", out)
     assert re.search(r"every one of [1-9]\d* acknowledged reservations is there", out)
-    assert len(set(re.findall(r"digest at P  ([0-9a-f]{64})", out))) == 1
+    digests = re.findall(r"(?:digest at P|digest:|rebuilt:) ([0-9a-f]{64})", out)
+    assert len(digests) == 3
+    assert len(set(digests)) == 1
     assert "it ended with exit status 0" in out
+
+
+def test_the_demo_shows_what_its_commands_print(shown: tuple[Ended, Path]) -> None:
+    out = shown[0].out
+    replayed = out.partition("$ gpuledger audit replay -n serving\n")[2].splitlines()
+    first, last = replayed[0].split(), replayed[FIRST + LAST].split()
+    assert first == ["POSITION", "AGE", "TYPE", "KEY", "DETAIL"]
+    assert re.fullmatch(r"    … \d+ more lines", replayed[FIRST])
+    assert (last[2], last[4]) == ("Reserved", "gpu=1,gpumem=8000Mi")
+    verified = out.partition("$ gpuledger audit verify -o yaml\n")[2].splitlines()
+    assert [line.partition(":")[0].strip() for line in verified[:4]] == [
+        "ok",
+        "records",
+        "position",
+        "problem",
+    ]
 
 
 def test_the_readme_shows_the_denial_and_the_usage_of_the_demo(shown: tuple[Ended, Path]) -> None:

@@ -96,6 +96,12 @@ def test_a_root_is_one_holder_and_its_pods_are_shown_when_asked_for(store: Path)
     assert (pod["key"], pod["root"]) == ("pods/web-1", WEB)
 
 
+def test_a_pod_without_a_root_is_one_pod_in_the_table(store: Path) -> None:
+    header, *rows = (line.split() for line in gpuledger("holders", store=store).out.splitlines())
+    pods = {row[header.index("KEY")]: row[header.index("PODS")] for row in rows}
+    assert pods == {WEB: "1", "pods/stray": "1"}
+
+
 def test_a_quota_describes_what_it_covers(store: Path) -> None:
     (limit,) = gpuledger("quota", "list", "-o", "json", store=store).json
     assert limit["covers"] == "namespaces with tier in (gold) of all clusters"

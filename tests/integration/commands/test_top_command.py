@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.harness.command_line import COMMAND, environment, gpuledger
+from support.recorded.pseudo_terminal import on_terminal
 
 from gpuledger.storage.open_log import open_log, writer_on
 from ledger.core.model import commands
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.integration
 
 WAIT_SECONDS = 60.0
 LIMIT = commands.SetLimits("quota/local/a/gpus", ("local/a",), {"requests.nvidia.com/gpu": 2})
+
+LINE = ["quota", "local", "a", "-", "gpus", "requests.nvidia.com/gpu", "0", "2", "0.000"]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,20 @@ def test_a_pipe_gets_the_state_once(store: Path) -> None:
     assert shown.status == 0
     assert shown.out.splitlines()[1].split() == ["a", "gpus", "gpu", "0", "2", "..........", "0%"]
     assert gpuledger("top", "-o", "json", store=store).json["quotas"][0]["limit"] == 2
+
+
+def test_a_script_gets_one_table_once(store: Path) -> None:
+    terminal = [["top", "-o", output, f"--store-dir={store}"] for output in ("wide", "csv", "name")]
+    wide, csv, name = on_terminal(terminal, columns=200)
+    assert wide[1].split() == LINE
+    assert csv == [
+        "kind,cluster,namespace,node,name,resource,used,limit,pressure",
+        "quota,local,a,,gpus,requests.nvidia.com/gpu,0,2,0.000",
+    ]
+    assert name == ["gpus"]
+    piped = gpuledger("top", "--once", "-o", "csv", "--no-headers", store=store)
+    assert (piped.status, piped.out.splitlines()) == (0, csv[1:])
+    assert "As of position 1 of 1." in piped.err
 
 
 @pytest.mark.parametrize("key", [b"q", b"\x03"])

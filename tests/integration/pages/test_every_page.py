@@ -112,6 +112,52 @@ def test_unchanged_page_is_not_sent_again(visit: Visit, path: str) -> None:
     assert (again.status, again.body()) == (304, b"")
 
 
+def test_short_names_of_events_are_not_folded_on_a_computer(visit: Visit) -> None:
+    visit.open("/page/history?account=universe/machine-learning")
+    for width in (1_280, 1_920):
+        visit.resize(width)
+        assert visit.page.locator("td.actor .name").count() > 5
+        assert visit.page.evaluate(_FOLDED_NAMES) == [], width
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/audit", "/page/record?position=42", "/page/history?account=universe/europe"]
+)
+def test_cells_of_text_rows_are_lines_on_a_telephone(visit: Visit, path: str) -> None:
+    visit.open(path)
+    visit.resize(360)
+    cells = visit.stacked_cells()
+    assert cells
+    for header, label, width, is_folded in cells:
+        assert (label, is_folded) == (header, False)
+        assert width > 320
+    visit.resize(1_280)
+    assert max(width for _, _, width, _ in visit.stacked_cells()) < 700
+
+
+def test_amounts_of_a_card_are_in_one_line(visit: Visit) -> None:
+    visit.open("/page/cards")
+    for width in WIDTHS:
+        visit.resize(width)
+        texts = visit.page.locator(".card-bar span:last-child").filter(has_text="GiB").all()
+        assert len(texts) > 20
+        heights = {text.evaluate("e => e.getClientRects()[0].height") for text in texts}
+        assert max(heights) < 30, width
+
+
+def test_controls_of_a_filter_are_of_one_height(visit: Visit) -> None:
+    visit.open("/page/denials")
+    controls = visit.page.locator("main form .field > :is(input, select, button)").all()
+    heights = {control.evaluate("e => e.getBoundingClientRect().height") for control in controls}
+    assert len(controls) == 3
+    assert len(heights) == 1
+
+
+_FOLDED_NAMES = """() => [...document.querySelectorAll(
+    'td.object > .name:first-child, td.actor > .name')]
+  .filter(e => e.textContent.length <= 18 && e.getClientRects().length > 1)
+  .map(e => e.textContent)"""
+
 _MARK_CONTROLS = """() => {
   const controls = [...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]

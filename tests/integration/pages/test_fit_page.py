@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 from support.browser import axe
 from support.browser.chromium import Visit, visiting
 from support.harness.command_line import gpuledger
+from support.servers.page_process import page_process
 
 pytestmark = pytest.mark.integration
 
@@ -44,8 +45,9 @@ def test_pod_that_fits_gets_the_nodes_of_the_command(visit: Visit, day_store: Pa
     shown = ask(visit, text, "notebooks")
     done = gpuledger("fit", "-f", "-", *WHERE, store=day_store, stdin=text)
     assert done.status == 0, done
-    assert "allowed" in shown
-    assert "it fits" in shown
+    assert "Allowed: there is room." in shown
+    assert "allowed Allowed" not in shown
+    assert "It fits." in shown
     assert "gpu-l4-2" in shown
     assert "gpu-l4-2" in done.out
 
@@ -56,8 +58,20 @@ def test_pod_over_its_quota_gets_the_sentence_of_the_denial(visit: Visit, day_st
     explained = gpuledger("explain", "-f", "-", *WHERE, store=day_store, stdin=text)
     sentence = "Pod new-pod would need 20000 MiB"
     assert sentence in explained.out + explained.err
-    assert "denied" in shown
+    assert "Denied:" in shown
     assert sentence in shown
+
+
+def test_pages_of_several_clusters_offer_a_choice(browser: Browser, day_store: Path) -> None:
+    with page_process(day_store) as process, visiting(browser, process.origin) as opened:
+        opened.open("/page/fit")
+        assert axe.findings(opened.page) == []
+        offered = opened.page.locator("#fit-cluster option").all_inner_texts()
+        assert offered == ["berlin", "oslo"]
+        opened.page.get_by_label("Cluster").select_option("oslo")
+        shown = ask(opened, manifest(1, 1_000), "vision")
+        assert "Answer for namespace vision of cluster oslo" in shown
+        assert opened.page.locator("#fit-cluster").input_value() == "oslo"
 
 
 def test_manifest_and_namespace_stay_in_the_form(visit: Visit) -> None:
@@ -65,6 +79,17 @@ def test_manifest_and_namespace_stay_in_the_form(visit: Visit) -> None:
     ask(visit, text, "notebooks")
     assert visit.page.locator("#fit-manifest").input_value().strip() == text
     assert visit.page.locator("#fit-namespace").input_value() == "notebooks"
+
+
+def test_answer_and_problem_are_seen_without_scrolling(visit: Visit) -> None:
+    visit.resize(1_280, 720)
+    for text in (manifest(1, 1_000), "{"):
+        ask(visit, text, "notebooks")
+        seen = visit.page.locator("#fit-answer, #fit-problem")
+        box = seen.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < 720
+    visit.complaints[:] = [text for text in visit.complaints if "status of 4" not in text]
 
 
 def test_answer_has_no_accessibility_findings(visit: Visit) -> None:

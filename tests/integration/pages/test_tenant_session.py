@@ -141,6 +141,21 @@ def test_login_leads_to_the_page_that_was_wanted(visit: Visit) -> None:
     assert visit.complaints == []
 
 
+def test_own_waiting_pods_are_listed_accessibly(visit: Visit) -> None:
+    visit.open(f"/page/waiting?namespace={MINE}")
+    sign_in(visit, f"t-{MINE}")
+    visit.page.wait_for_url("**/page/waiting?**")
+    assert "mine-waits" in visit.text("main")
+    for width in (1_280, 360):
+        visit.resize(width)
+        assert axe.findings(visit.page) == []
+        assert visit.overflow() == []
+    cells = visit.stacked_cells()
+    assert [label for _, label, _, _ in cells] == [header for header, _, _, _ in cells]
+    assert len(cells) == 6
+    assert min(width for _, _, width, _ in cells) > 320
+
+
 def test_session_is_hidden_from_scripts_and_ends(visit: Visit) -> None:
     visit.open("/page/login")
     sign_in(visit, f"t-{MINE}")

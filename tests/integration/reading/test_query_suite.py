@@ -1,7 +1,7 @@
 """One suite for all sources of commands: store, service by URL, cluster by kubeconfig.
 
 Each question is answered from the same log; the rows and the position of each source are those of
-the store. Pages have two rows here, so most answers have several.
+the store. Pages have two rows here, those of the store three, so most answers have several.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.reading import paged_reads
 from gpuledger.reading.ledger_queries import LedgerQueries
 from gpuledger.reading.query_source import ledger_queries
+from gpuledger.storage import projection_views
 from ledger.runtime.settings import setting_sources
 from projections.queries.query_scope import QueryScope
 
@@ -60,6 +61,9 @@ QUESTIONS: dict[str, Question] = {
     "holders of a namespace": lambda source, _: source.holders(TEAM),
     "holders with pods": lambda source, _: source.holders(ALL, pods=True),
     "holders of a root": lambda source, _: source.holders(ALL, root=WEB),
+    "holders up to a limit": lambda source, _: source.holders(ALL, limit=3),
+    "holders up to a page": lambda source, _: source.holders(ALL, limit=2),
+    "holders with room in the limit": lambda source, _: source.holders(ALL, limit=999),
     "holders at a position": lambda source, _: source.holders(ALL, at="10", pods=True),
     "holds": lambda source, _: source.holds(ALL),
     "holds of a cluster": lambda source, _: source.holds(EAST),
@@ -198,6 +202,7 @@ def kubeconfig(folder: Path, layer: Aggregator, user: dict[str, Any]) -> Path:
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paged_reads, "PAGE_ROWS", 2)
+    monkeypatch.setattr(projection_views, "PAGE_ROWS", 3)
 
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
@@ -230,6 +235,14 @@ async def test_refusals_have_the_status_of_the_store(
     assert refusals[0][0] == refusals[1][0] == status
     if status is Exit.NOT_FOUND:
         assert refusals[0] == refusals[1]
+
+
+async def test_a_limit_has_the_first_holders_and_more_than_that(store: LedgerQueries) -> None:
+    everyone = (await store.holders(ALL)).rows
+    for limit in range(1, len(everyone) + 2):
+        answer = await store.holders(ALL, limit=limit)
+        assert answer.rows == everyone[:limit]
+        assert answer.more == (limit < len(everyone))
 
 
 async def test_the_history_has_every_kind_of_row(store: LedgerQueries) -> None:

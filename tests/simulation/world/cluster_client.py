@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ledger.kube.api.api_resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS, Resource
+from ledger.kube.api.api_resources import NAMESPACES, POLICIES, Resource
 from ledger.kube.api.cluster_errors import ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, PodEvent, Reached
 from ledger.kube.api.objects import Pod, Quantities, ResourceQuota, ResourceQuotaStatus, Workload
@@ -124,15 +124,15 @@ class ClusterClient:
         except apiserver.Conflict as error:
             raise VersionConflict(str(error)) from error
 
-    async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
-        """Write the status of a UniverseResourceQuota. Raises Unavailable, NotFound."""
+    async def replace_status(self, resource: Resource, name: str, status: dict[str, Any]) -> None:
+        """Write the status of an object without a namespace. Raises Unavailable, NotFound."""
         await self._answer()
-        quotas = self._server.others[UNIVERSE_QUOTAS.name]
-        stored = quotas.objects.get(("", name))
+        others = self._server.others[resource.name]
+        stored = others.objects.get(("", name))
         if stored is None:
             raise NotFound(name)
         told = msgspec.structs.replace(stored, status=status)
-        quotas.write(told, stored.metadata.version())
+        others.write(told, stored.metadata.version())
 
     async def create_quota(self, namespace: str, name: str, hard: Quantities) -> bool:
         """Create a ResourceQuota that is not there. Raises Unavailable."""

@@ -82,6 +82,10 @@ class Visit:
         culprits: list[str] = self.page.evaluate(_OVERFLOW)
         return culprits
 
+    def stacked_cells(self) -> list[tuple[str, str, float, bool]]:
+        """Return header, label, width and whether a short name is folded, of cells of text rows."""
+        return [(*cell,) for cell in self.page.evaluate(_STACKED)]
+
     def text(self, selector: str = "main") -> str:
         """Return the text that is shown."""
         return self.page.locator(selector).first.inner_text()
@@ -134,6 +138,16 @@ _OVERFLOW: Final = """() => {
     .map(e => `${e.tagName}.${e.getAttribute('class')} to ${e.getBoundingClientRect().right}`)
     .slice(0, 9).concat([`document ${document.documentElement.scrollWidth} of ${width}`]);
 }"""
+
+_STACKED: Final = """() => [...document.querySelectorAll('.stacked tbody tr')].flatMap(row => {
+  const headers = row.closest('table').querySelectorAll('thead th');
+  return [...row.children].map((cell, place) => [
+    headers[place].textContent,
+    cell.dataset.label,
+    cell.getBoundingClientRect().width,
+    [...cell.querySelectorAll('.name')].some(
+      e => e.textContent.length <= 18 && e.getClientRects().length > 1)]);
+})"""
 
 _FOCUSED: Final = """() => {
   const e = document.activeElement;

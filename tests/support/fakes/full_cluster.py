@@ -27,7 +27,8 @@ class FullCluster(FakeCluster):
 
     `unproved` lets a kind that is not served be absent without proof. `refusing` is what writes
     answer, `undiscovered` what discovery answers, `writes` and `events` what was written.
-    `forbidden` is the reason, by kind, why it may not be read.
+    `forbidden` is the reason, by kind, why it may not be read; the definitions of `without_status`
+    have no status.
     """
 
     def __init__(self, server: FakeApiServer) -> None:
@@ -37,6 +38,7 @@ class FullCluster(FakeCluster):
         self.refusing: ClusterError | None = None
         self.undiscovered: ClusterError | None = None
         self.forbidden: dict[str, str] = {}
+        self.without_status: set[Resource] = set()
         self.writes: list[tuple[Any, ...]] = []
         self.events: list[PodEvent] = []
         self.reads = 0
@@ -99,10 +101,13 @@ class FullCluster(FakeCluster):
         merged = {**body.get("status", {}).get("used", {}), **used}
         self.server.update("resourcequotas", namespace, name, status={"used": merged})
 
-    async def patch_universe_status(self, name: str, status: dict[str, Any]) -> None:
-        self._written(UNIVERSE_QUOTAS.name, "", name)
-        self.writes.append(("universe status", name, status))
-        self.server.update(UNIVERSE_QUOTAS.name, "", name, status=status)
+    async def replace_status(self, resource: Resource, name: str, status: dict[str, Any]) -> None:
+        if resource in self.without_status:
+            self.writes.append(("status", resource.plural, name, None))
+            raise NotFound(f"{resource.name} {name}")
+        self._written(resource.name, "", name)
+        self.writes.append(("status", resource.plural, name, status))
+        self.server.update(resource.name, "", name, status=status)
 
     async def create_quota(self, namespace: str, name: str, hard: dict[str, Any]) -> bool:
         if self.refusing is not None:

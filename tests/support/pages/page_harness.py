@@ -7,14 +7,13 @@ from pathlib import Path
 import httpx2
 from starlette.applications import Starlette
 
-from gpuledger.manifest_fit.fit_report import FitReport
+from gpuledger.manifest_fit.fit_report import DecidedFit
 from gpuledger.page.access.form_tokens import FormTokens
 from gpuledger.page.page_app import PageApp
 from gpuledger.page.page_errors import PageError
-from gpuledger.page.page_source import LogHealth
+from gpuledger.page.page_source import LogHealth, ManifestQuestion
 from gpuledger.page.viewer import LocalViewer, Viewer
 from projections.store.readers import Readers
-from webhook.admission.explanation import Explanation
 from webhook.gates.waiting_report import WaitingRow
 
 TOKENS = FormTokens(lambda: b"k" * 32)
@@ -34,7 +33,9 @@ class Tenant:
 
 
 class FakeSource:
-    """A source with the answers of a test; explain and fit are not available."""
+    """A source with the answers of a test; fit is not available."""
+
+    cluster = "c1"
 
     def __init__(
         self, *, waiting: Sequence[WaitingRow] | None = (), health: LogHealth | None = None
@@ -49,21 +50,7 @@ class FakeSource:
     async def health(self) -> LogHealth:
         return self.log
 
-    async def explain(
-        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
-    ) -> Explanation:
-        raise PageError(503, "no ledger")
-
-    async def fit(
-        self,
-        manifest: bytes,
-        namespace: str,
-        user: str,
-        *,
-        at: str,
-        restricted: bool,
-        own_holders: bool,
-    ) -> FitReport:
+    async def fit(self, question: ManifestQuestion) -> DecidedFit:
         raise PageError(503, "no ledger")
 
 

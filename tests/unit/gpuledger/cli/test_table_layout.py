@@ -70,6 +70,17 @@ def test_a_long_text_goes_on_below_where_there_is_no_room_beside() -> None:
     assert " ".join(" ".join(below).split()) == row.note.strip()
 
 
+def test_a_text_of_many_lines_goes_on_below_each_row() -> None:
+    rows = [Row(note="word " * 60), Row(note="short"), Row()]
+    header, first, *rest = lines(rows)
+    assert "NOTE" not in header
+    assert first.split() == ["team-a", "pods/web", "1"]
+    assert len(rest) == 7
+    assert " ".join(" ".join(rest[:4]).split()) == rows[0].note.strip()
+    assert rest[5].split() == ["short"]
+    assert "NOTE" in lines(rows, width=160)[0]
+
+
 def test_the_widest_name_is_shortened_first() -> None:
     _, line = lines([Row(namespace="n" * 20, key="k" * 120)])
     assert line.split()[0] == "n" * 20

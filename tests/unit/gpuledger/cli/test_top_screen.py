@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from gpuledger.cli.tables.display_texts import columns_of
+from gpuledger.cli.tables.top_lines import top_lines
 from gpuledger.cli.tables.top_screen import bar_text, pressure, screen, state_of
 
 
@@ -25,6 +26,7 @@ class Card(msgspec.Struct, frozen=True):
     used_memory: int
     memory: int = 10
     cluster: str = "local"
+    uuid: str = "GPU-1"
     index: int = 0
     cores: int = 100
     used_cores: int = 30
@@ -87,6 +89,19 @@ def test_a_name_does_not_control_the_terminal() -> None:
 )
 def test_a_bar_shows_the_used_part(used: int, limit: int, text: str) -> None:
     assert bar_text(used, limit) == text
+
+
+def test_a_card_has_a_line_for_each_resource() -> None:
+    state = state_of(1, 1, [Quota("q", 1, 2)], [Card("n", 5)])
+    assert [
+        (line.kind, line.node, line.name, line.resource, line.used, line.limit)
+        for line in top_lines(state)
+    ] == [
+        ("quota", "", "q", "limits.nvidia.com/gpumem", 1, 2),
+        ("card", "n", "GPU-1", "memory", 5, 10),
+        ("card", "n", "GPU-1", "cores", 30, 100),
+        ("card", "n", "GPU-1", "slots", 1, 10),
+    ]
 
 
 def test_a_blocked_resource_with_use_comes_before_a_full_one() -> None:

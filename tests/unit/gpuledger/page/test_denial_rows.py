@@ -24,16 +24,18 @@ def test_equal_denials_are_one_row_with_count_and_times() -> None:
     assert (rows[0].first, rows[0].time) == ("2026-01-01T00:00:07Z", "2026-01-01T00:00:09Z")
 
 
-def test_denials_with_other_numbers_users_or_kinds_are_other_rows() -> None:
+def test_denials_of_other_causes_or_namespaces_are_other_rows() -> None:
     fuller = structs.replace(SHORT, used=8, free=0, short=2)
     others = [
         denied(8, denial=structs.replace(denied(8).denial, shortages=(fuller,))),
         denied(7, actor="alice"),
         denied(6, key="jobs.batch/new"),
         denied(5, amounts={"nvidia.com/gpu": 3}),
+        denied(4, namespace="blue"),
+        denied(3, cluster="c2"),
     ]
     rows, _ = denial_rows([denied(9), *others], 10)
-    assert [row.times for row in rows] == [1] * 5
+    assert [row.times for row in rows] == [1] * 7
 
 
 def test_a_page_ends_before_the_first_row_too_many() -> None:

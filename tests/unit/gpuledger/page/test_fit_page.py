@@ -7,15 +7,20 @@ from urllib.parse import urlencode
 
 import httpx2
 import pytest
-from support.harness.projection_harness import log_of, project
+from support.builders.decide_and_fold import record
+from support.harness.projection_harness import SECOND, START, log_of, project
 from support.pages.page_harness import FakeSource, Tenant, pages
 
 from extender.analysis.fit_report_cards import CardVerdict
 from extender.analysis.fit_suggestions import FitSuggestion
-from gpuledger.manifest_fit.fit_report import FitReport, NodeFit, PodFit, ReasonCount
+from gpuledger.manifest_fit.fit_report import DecidedFit, FitReport, NodeFit, PodFit, ReasonCount
 from gpuledger.page.page_errors import ManifestError
+from gpuledger.page.page_source import ManifestQuestion
 from gpuledger.page.views import fit_page
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card
 from ledger.core.model.denials import Denial, Reason, Shortage
+from ledger.core.model.state import State
 from webhook.admission.explanation import Explanation
 
 EVIL = "<script>alert(1)</script>\u202e"
@@ -28,41 +33,26 @@ SHORT = Shortage(
 class Fits(FakeSource):
     """Answers with a report about one node and one card of hostile names."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: str = "c1") -> None:
         super().__init__()
-        self.asked: list[tuple[str, str, bool]] = []
-        self.own_holders: list[bool] = []
-        self.users: list[str] = []
+        self.cluster = cluster
+        self.asked: list[ManifestQuestion] = []
         self.error: Exception | None = None
 
-    async def explain(
-        self, manifest: bytes, namespace: str, user: str, *, own_holders: bool
-    ) -> Explanation:
-        self.own_holders.append(own_holders)
-        self.users.append(user)
+    async def fit(self, question: ManifestQuestion) -> DecidedFit:
+        self.asked.append(question)
         if self.error is not None:
             raise self.error
         denial = Denial(Reason.QUOTA_EXCEEDED, "no room", transient=True, shortages=(SHORT,))
-        return Explanation(False, "no room", "c1/red", "pods/p", {}, denial, ())
-
-    async def fit(
-        self,
-        manifest: bytes,
-        namespace: str,
-        user: str,
-        *,
-        at: str,
-        restricted: bool,
-        own_holders: bool,
-    ) -> FitReport:
-        self.own_holders.append(own_holders)
-        self.users.append(user)
-        self.asked.append((namespace, at, restricted))
+        decision = Explanation(False, f"no room {EVIL}", "c1/red", "pods/p", {}, denial, ())
         card = CardVerdict(0, EVIL, EVIL, 1_000, 50, 3, "CardInsufficientMemory", 2_048, False)
         nodes = [NodeFit(f"{EVIL}{n}", False, 0, EVIL, [], [card], []) for n in range(25)]
         change = FitSuggestion("evict", 0, 0, [EVIL], f"evict {EVIL} from {EVIL}")
         pod = PodFit(EVIL, False, nodes, [change], 0, 40, [ReasonCount(EVIL, 40)], (EVIL,))
-        return FitReport(3, "red", False, False, f"no room {EVIL}", [pod], restricted)
+        answer = decision.answer
+        return DecidedFit(
+            decision, FitReport(3, "red", False, False, answer, [pod], question.restricted)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +69,14 @@ async def post(
     namespace: str = "red",
     user: str = "",
     token: str | None = None,
+    **more: str,
 ) -> httpx2.Response:
     """Send the form with the token that the page gave."""
     if token is None:
         text = (await client.get("/page/fit")).text
         token = re.findall(r'name="form_token" value="([^"]+)"', text)[0]
     fields = {"form_token": token, "namespace": namespace, "user": user, "manifest": manifest}
+    fields |= more
     headers = {"content-type": "application/x-www-form-urlencoded", "origin": "http://ledger"}
     return await client.post("/page/fit", content=urlencode(fields), headers=headers)
 
@@ -94,10 +86,12 @@ async def test_the_answer_names_nodes_cards_reasons_and_remedies(projection: Pat
     async with pages(projection, source=source) as client:
         answer = await post(client, "kind: Pod")
     assert answer.status_code == 200, answer.text
-    assert source.asked == [("red", "", False)]
-    assert source.own_holders == [False, False]
+    (asked,) = source.asked
+    assert (asked.namespace, asked.at, asked.restricted) == ("red", "", False)
+    assert not asked.own_holders
     for shown in ("Changes that would help", "CardInsufficientMemory", "2 GiB missing", "20 more"):
         assert shown in answer.text
+    assert "quota/c1/red" not in answer.text, "the name of the account is internal"
     assert answer.text.count("<textarea") == 1
     assert "kind: Pod</textarea>" in answer.text
 
@@ -106,7 +100,7 @@ async def test_quotas_and_cards_are_those_of_the_user_in_the_form(projection: Pa
     source = Fits()
     async with pages(projection, source=source) as client:
         await post(client, "kind: Pod", user="alice")
-    assert source.users == ["alice", "alice"]
+    assert [asked.user for asked in source.asked] == ["alice"], "one question has both answers"
 
 
 async def test_hostile_names_and_manifests_are_text(projection: Path) -> None:
@@ -126,9 +120,47 @@ async def test_a_tenant_asks_for_its_own_namespace_only(projection: Path) -> Non
     assert own.status_code == 200
     assert "Nodes and cards are not named" in own.text
     assert [answer.status_code for answer in others] == [403, 403]
-    assert source.asked == [("red", "", True)]
-    assert source.own_holders == [True, True], "neither decision names another namespace"
+    (asked,) = source.asked
+    assert (asked.namespace, asked.restricted, asked.own_holders) == ("red", True, True)
     assert ("create", "fit", "red") in tenant.asked
+
+
+def cards_of(*clusters: str) -> list[bytes]:
+    """Return a log in which each cluster has a node with a card."""
+    state, payloads = State(), list[bytes]()
+    for number, name in enumerate(clusters):
+        card = Card(f"GPU-{name}", 0, "A100", 40_960, 100, 10)
+        step = commands.RegisterCards(f"{name}/node", OWN, (card,), "agent", 1)
+        payload = record(state, [step], time=START + number * SECOND)
+        assert payload is not None
+        payloads.append(payload)
+    return payloads
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "asked"),
+    [("", "c2", "c2"), ("", "", "c1"), ("", "absent", "c1"), ("c3", "c2", "c3")],
+)
+async def test_the_answer_names_the_chosen_cluster(
+    tmp_path: Path, own: str, wanted: str, asked: str
+) -> None:
+    await project(tmp_path / "ledger.sqlite", log_of(cards_of("c1", "c2")))
+    source = Fits(cluster=own)
+    async with pages(tmp_path / "ledger.sqlite", source=source) as client:
+        form = (await client.get("/page/fit")).text
+        answer = await post(client, "kind: Pod", cluster=wanted)
+    assert ('name="cluster"' in form) == (not own)
+    assert [question.cluster for question in source.asked] == [asked]
+    assert f'of cluster <bdi class="name">{asked}</bdi>' in answer.text
+
+
+async def test_the_only_cluster_with_cards_is_used_without_a_choice(tmp_path: Path) -> None:
+    await project(tmp_path / "ledger.sqlite", log_of(cards_of("far")))
+    source = Fits(cluster="")
+    async with pages(tmp_path / "ledger.sqlite", source=source) as client:
+        assert 'name="cluster"' not in (await client.get("/page/fit")).text
+        await post(client, "kind: Pod")
+    assert [question.cluster for question in source.asked] == ["far"]
 
 
 @pytest.mark.parametrize("token", ["", "forged"])

@@ -67,6 +67,21 @@ async def test_quotas_are_sorted_by_the_used_part_of_their_limit(projection: Pat
     assert "1 GPU over" in text
 
 
+async def test_reserved_amounts_are_named_once_with_their_unit(tmp_path: Path) -> None:
+    state, limits = State(), {CARDS: 8, "limits.nvidia.com/gpumem": 4_096}
+    pod = {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 512}
+    steps: list[list[commands.AnyCommand]] = [
+        [commands.SetLimits("quota/c1/red/own", ("c1/red",), limits, "admin")],
+        [commands.Reserve("c1/red", "pods/p", "u1", pod, actor="alice")],
+        [commands.Observe("c1/red", "pods/q", "u2", 7, {"nvidia.com/gpu": 1}, "watch")],
+    ]
+    payloads = [record(state, step, time=START + n * SECOND) for n, step in enumerate(steps)]
+    await project(tmp_path / "ledger.sqlite", log_of([payload for payload in payloads if payload]))
+    text = await shown(tmp_path / "ledger.sqlite")
+    assert "3 of 8 GPUs, 2 GPUs reserved; 5 GPUs free" in text
+    assert "512 MiB of 4 GiB, all reserved; 3.5 GiB free" in text
+
+
 async def test_a_universe_quota_is_shown_by_cluster(projection: Path) -> None:
     parts = (await shown(projection)).partition("Shared quotas by cluster")[2]
     assert '<bdi class="name">c1</bdi> 4 GPUs' in parts
@@ -84,7 +99,7 @@ async def test_a_reader_of_one_cluster_sees_others_as_one_sum(projection: Path) 
 
 async def test_a_tenant_sees_its_quotas_and_sums_of_shared_ones(projection: Path) -> None:
     text = await shown(projection, "/page/?namespace=blue", viewer=Tenant("blue"))
-    assert "6 GPUs of 10 GPUs" in text
+    assert "6 of 10 GPUs; 4 GPUs free" in text
     for name in ("red", "far", "c2", "GPU-a", "Shared quotas by cluster", "Free cards"):
         assert name not in text
 
@@ -116,7 +131,7 @@ async def test_waiting_pods_are_counted_where_they_are_known(projection: Path) -
     assert "oldest since 2026-01-02T00:00:00Z" in text
     assert "or more" not in text
     many = [waiting(number) for number in range(WAITING_MAX)]
-    assert "500 or more" in await shown(projection, source=FakeSource(waiting=many))
+    assert ">500</a> or more" in await shown(projection, source=FakeSource(waiting=many))
     assert "not known here" in await shown(projection, source=FakeSource(waiting=None))
 
 

@@ -135,6 +135,12 @@ async def test_hostile_parameters_are_shown_as_text(client: httpx2.AsyncClient) 
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in answer.text
 
 
+async def test_a_long_parameter_is_cut_in_the_error_about_it(client: httpx2.AsyncClient) -> None:
+    answer = await client.get("/page/record", params={"position": "9" * 5_000})
+    assert answer.status_code == 400
+    assert f"position = {'9' * 64}…:" in answer.text
+
+
 async def test_a_tenant_reads_only_namespaces_with_a_right(projection: Path) -> None:
     async with pages(projection, viewer=Tenant("red")) as client:
         assert (await client.get("/page/?namespace=red")).status_code == 200
@@ -272,3 +278,19 @@ async def test_another_method_is_refused_with_the_right_one(
 async def test_the_root_leads_to_the_pages(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/")
     assert (answer.status_code, answer.headers["location"]) == (307, "/page/")
+
+
+@pytest.mark.parametrize(
+    ("viewer", "shown"),
+    [(None, "gpuledger serve"), (Tenant(""), "projection_unreadable")],
+    ids=["local", "tenant"],
+)
+async def test_only_a_local_viewer_sees_the_path_of_a_missing_projection(
+    tmp_path: Path, viewer: Tenant | None, shown: str
+) -> None:
+    async with pages(tmp_path / "ledger.sqlite", viewer=viewer) as client:
+        answer = await client.get("/page/")
+    assert answer.status_code == 503
+    assert answer.headers["refresh"]
+    assert shown in answer.text
+    assert (str(tmp_path) in answer.text) == (viewer is None)

@@ -5,14 +5,16 @@ import pytest
 from gpuledger.page.contents.amount_lists import RESOURCES_MAX, amounts_text
 from gpuledger.page.contents.duration_text import duration_text
 from gpuledger.page.contents.fitting_requests import FittingRequest, fitting_requests
-from gpuledger.page.contents.step_chart import HEIGHT, WIDTH, step_chart
+from gpuledger.page.contents.step_chart import HEIGHT, TICK_TOP, WIDTH, step_chart
 from gpuledger.page.contents.wait_estimate import wait_estimate
 from gpuledger.page.quantity_texts import second_text, time_text, with_breaks
+from projections.queries.moments import LAST
 from projections.queries.quota_usage import Usage
 from projections.queries.tenants.card_room import CardRoom, FreeShare
 from projections.queries.tenants.past_lifetimes import PastLifetimes
-from projections.queries.timeline.usage_steps import UsagePoint
+from projections.queries.timeline.usage_steps import LineStretch, UsagePoint
 
+KINDS = ("event", "limit-change")
 HOUR = 3_600_000_000
 EMPTY = FreeShare(16_000, 100, 10, whole=True)
 HALF = FreeShare(8_000, 50, 9, whole=False)
@@ -92,15 +94,47 @@ def test_a_chart_has_steps_marks_within_and_the_highest_amount() -> None:
         UsagePoint(2, 150, 8, 10, 1),
         UsagePoint(3, 200, 4, 0, 0),
     ]
-    chart = step_chart(points, 100, 200, [(150, "event", "e"), (99, "event", "before")])
+    chart = step_chart(
+        [LineStretch(points, was_open=True, closed=LAST)],
+        100,
+        200,
+        [(150, "event", "e"), (99, "event", "before")],
+    )
     assert chart.top == 10
     assert chart.limit == f"M0 40H{WIDTH}V120H{WIDTH}"
     assert chart.used == f"M0 160H500V0H{WIDTH}V200H{WIDTH}V{HEIGHT}H0Z"
-    assert [(mark.x, mark.title) for mark in chart.marks] == [(500, "e")]
+    assert [(tick.x, tick.title) for tick in chart.ticks] == [(500, "e")]
+
+
+def test_a_chart_has_a_gap_where_the_line_was_not_open() -> None:
+    stretches = [
+        LineStretch([UsagePoint(1, 100, 8, 2, 0)], was_open=True, closed=140),
+        LineStretch([UsagePoint(3, 180, 4, 0, 0)], was_open=False, closed=LAST),
+    ]
+    chart = step_chart(stretches, 100, 200, [])
+    assert chart.limit == f"M0 0H400M800 100H{WIDTH}"
+    assert chart.used == f"M0 150H400V200H0ZM800 200H{WIDTH}V200H800Z"
+
+
+def test_many_events_are_few_ticks_below_the_areas_of_a_chart() -> None:
+    line, second = (
+        [LineStretch([UsagePoint(1, HOUR, 8, 2, 0)], was_open=True, closed=LAST)],
+        1_000_000,
+    )
+    marks = [(HOUR + n * second, kind, f"{kind} {n}") for n in range(1_000) for kind in KINDS]
+    ticks = step_chart(line, HOUR, HOUR + 1_000 * second, marks).ticks
+    assert [sum(tick.kind == kind for tick in ticks) for kind in KINDS] == [100, 100]
+    assert all(HEIGHT < TICK_TOP < tick.bottom <= HEIGHT + 30 for tick in ticks)
+    assert ticks[0].title == "10 events, 1970-01-01T01:00:00Z to 1970-01-01T01:00:09Z"
+    assert ticks[-1].title.startswith("10 changes of the limit")
+    (alone,) = step_chart(line, HOUR, HOUR + 1_000 * second, marks[:1]).ticks
+    assert alone.bottom < ticks[0].bottom
 
 
 def test_a_chart_of_one_moment_stays_within_its_place() -> None:
-    chart = step_chart([UsagePoint(1, 100, 0, 0, 0)], 100, 100, [])
+    chart = step_chart(
+        [LineStretch([UsagePoint(1, 100, 0, 0, 0)], was_open=True, closed=LAST)], 100, 100, []
+    )
     assert chart.used == f"M0 200H{WIDTH}V{HEIGHT}H0Z"
 
 

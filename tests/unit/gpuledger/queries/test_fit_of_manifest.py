@@ -75,8 +75,13 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitting:
 async def test_the_decision_is_that_about_the_user(tmp_path: Path) -> None:
     body = json.dumps(pod({"hami.io/vgpu-time": "1"}, gpu=1)).encode()
     where, ledger = Settings(store_dir=str(tmp_path)), PastLedger(State())
-    report = await fit_of_manifest.fit_body(where, ledger, body, None, "alice")
+    report = (await fit_of_manifest.fit_body(where, ledger, body, None, "alice")).report
     assert "alice may not write it" in report.answer
+
+
+async def test_a_cluster_that_the_ledger_does_not_have_is_refused(fit: Fitting) -> None:
+    with pytest.raises(CommandError, match="cluster 'absent' is not in the ledger, known are"):
+        await fit(pod(gpu=1), cluster="absent")
 
 
 async def test_nodes_that_fit_come_first_with_the_cards_that_would_be_taken(fit: Fitting) -> None:

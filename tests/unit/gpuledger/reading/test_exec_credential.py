@@ -35,6 +35,12 @@ async def test_a_token_is_returned() -> None:
     assert (await credential_of(plugin(writing({"token": "t"})), CLUSTER)).token == "t"
 
 
+async def test_a_plugin_that_needs_a_terminal_is_not_renewed() -> None:
+    asked = plugin(writing({"token": "t"}), interactive_mode="Always")
+    with pytest.raises(CommandError, match="start the command again"):
+        await credential_of(asked, CLUSTER, prompts=False)
+
+
 async def test_a_plugin_gets_its_environment_and_the_request() -> None:
     script = (
         "import os, json; info = json.loads(os.environ['KUBERNETES_EXEC_INFO']);"
@@ -63,6 +69,7 @@ async def test_a_plugin_gets_its_environment_and_the_request() -> None:
         ),
         (plugin(writing({})), "neither a token nor a certificate"),
         (plugin(writing({"token": "t", "clientKeyData": "k"})), "both are needed"),
+        (plugin(writing({"token": "t", "expirationTimestamp": "soon"})), "not an ExecCredential"),
         (plugin("print('x' * 2_000_000)"), "more than 1048576 bytes"),
         (plugin("", interactive_mode="Always"), "it needs a terminal"),
         (ExecPlugin("login", "client.authentication.k8s.io/v1alpha1"), "is none of"),

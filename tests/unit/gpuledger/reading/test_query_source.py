@@ -86,6 +86,19 @@ async def test_no_source_is_an_error_with_every_place(empty_home: Path) -> None:
     assert f"no kubeconfig at {empty_home}/.kube/config" in message
 
 
+@pytest.mark.parametrize("variable", ["", "first:second"])
+async def test_a_context_without_a_kubeconfig_is_an_error_with_its_name(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", variable)
+    places = "first, second" if variable else f"{empty_home}/.kube/config"
+    for loaded in (given({"context": "prod"}), given({}, CONTEXT="prod")):
+        message = await ask(loaded)
+        assert f"no context 'prod', because there is no kubeconfig at {places}: name" in message
+        assert "--kubeconfig (KUBECONFIG)" in message
+        assert "no store" not in message
+
+
 async def test_a_token_is_not_sent_in_the_clear() -> None:
     assert "http shows the token" in await ask(given({"server": "http://ledger.example"}))
 

@@ -167,6 +167,39 @@ async def test_a_proxy_is_asked_for_the_server(
 
 
 @pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (404, "404 page not found"),
+        (404, '{"kind": "Status", "message": "the server could not find the requested resource"}'),
+        (403, '{"kind": "Status", "message": "usage is forbidden: User \\"u\\" cannot list it"}'),
+        (503, "service unavailable"),
+        (503, '{"kind": "Status", "message": "no endpoints available"}'),
+    ],
+)
+async def test_the_remedy_is_named_when_the_aggregated_api_is_missing(
+    layer: Aggregator, status: int, text: str
+) -> None:
+    layer.reply(status=status, text=text)
+    path, file = kubeconfig(layer, {"token": TOKEN}), layer.authority.with_name("pod.json")
+    file.write_text("{}")
+    messages = [str(await refusal(path))]
+    async with ledger_queries(load({"kubeconfig": path}, {})) as queries:
+        for ask in (
+            queries.cards(),
+            queries.denials(QueryScope("n"), limit=9),
+            queries.waiting(QueryScope("n")),
+            queries.explain(str(file), "n", ""),
+        ):
+            with pytest.raises(CommandError) as refused:
+                await ask
+            messages.append(str(refused.value))
+    for message in messages:
+        assert "kubectl get apiservice v1.query.gpuledger.io" in message
+        assert "aggregatedAPI.enabled=true" in message
+        assert "with --server" in message
+
+
+@pytest.mark.parametrize(
     ("reply", "status", "message"),
     [
         ({"status": 401}, Exit.DENIED, "log in again"),

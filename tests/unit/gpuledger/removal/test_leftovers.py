@@ -12,7 +12,7 @@ from gpuledger.check.registered_webhooks import RegisteredInstallation
 from gpuledger.removal.api_service_leftover import find_api_service
 from gpuledger.removal.node_leftovers import find_nodes
 from gpuledger.removal.pod_leftovers import find_pods
-from gpuledger.removal.quota_leftovers import ZeroQuotas, find_quotas, find_universe_quotas
+from gpuledger.removal.quota_leftovers import ZeroQuotas, find_quotas, find_statuses
 from gpuledger.removal.removal_scope import RemovalScope
 from gpuledger.removal.removal_tasks import (
     NOT_TRIED,
@@ -22,6 +22,7 @@ from gpuledger.removal.removal_tasks import (
     RemovedThing,
 )
 from gpuledger.removal.webhook_leftovers import find_webhooks
+from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS, Resource
 from ledger.kube.api.cluster_errors import ClusterUnavailable
 from ledger.kube.client.api_client import ApiClient
 from ledger.kube.requests.demand_rules import DemandRules
@@ -209,10 +210,24 @@ async def test_cards_of_other_keepers_stay(answers: CannedApiServer, client: Api
     ]
 
 
+@pytest.mark.parametrize("resource", [UNIVERSE_QUOTAS, POLICIES])
+async def test_written_statuses_of_our_own_kinds_are_cleared(
+    answers: CannedApiServer, client: ApiClient, resource: Resource
+) -> None:
+    written = {"metadata": {"name": "a"}, "status": {"conditions": []}}
+    answers.by_path[resource.collection()] = listed(written, {"metadata": {"name": "b"}})
+    answers.by_path[resource.object("", "a") + "/status"] = {}
+    tasks = await find_statuses(client, resource)
+    assert shown(tasks) == [("a", "clear the status")]
+    assert tasks[0].undo is not None
+    await tasks[0].undo()
+    assert answers.asked[-1].body == [{"op": "add", "path": "/status", "value": {}}]
+
+
 async def test_absent_definition_has_no_statuses(
     answers: CannedApiServer, client: ApiClient
 ) -> None:
-    assert await find_universe_quotas(client) == []
+    assert await find_statuses(client, UNIVERSE_QUOTAS) == []
 
 
 async def test_only_webhooks_of_the_release_are_removed(

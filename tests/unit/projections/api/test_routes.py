@@ -245,6 +245,8 @@ async def test_small_pages_together_are_the_whole(client: httpx2.AsyncClient, pa
         ("/v1/drift", {"from": "7"}, "from"),
         ("/v1/drift", {"before": "7"}, "before"),
         ("/v1/usage", {"namespace": "x" * 601}, "namespace"),
+        ("/v1/usage", {"namespace": "é" * 301}, "namespace"),
+        ("/v1/holders", {"root": "pods/\x00"}, "root"),
     ],
 )
 async def test_what_cannot_be_understood_is_refused_by_name(
@@ -257,12 +259,39 @@ async def test_what_cannot_be_understood_is_refused_by_name(
     assert error["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "parameter"),
+    [
+        ("/v1/usage", "at"),
+        ("/v1/events", "from"),
+        ("/v1/events", "after"),
+        ("/v1/denials", "before"),
+        ("/v1/holders", "limit"),
+        ("/v1/holders", "pods"),
+        ("/v1/usage", "by"),
+        ("/v1/usage", "namespace"),
+    ],
+)
+async def test_an_answer_about_a_long_parameter_is_short(
+    client: httpx2.AsyncClient, path: str, parameter: str
+) -> None:
+    answer = await client.get(path, params={parameter: "9" * 5_000})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["value"] == "9" * 64 + "…"
+    assert len(answer.text) < 300
+
+
+@pytest.mark.parametrize(
+    ("host", "remedy"), [("localhost", "gpuledger serve"), ("ledger", "projection_unreadable")]
+)
 async def test_answer_has_a_remedy_when_no_projection_exists(
-    tmp_path: Path,
+    tmp_path: Path, host: str, remedy: str
 ) -> None:
     readers = Readers(tmp_path / "ledger.sqlite")
     transport = httpx2.ASGITransport(app=Starlette(routes=routes(readers)))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://ledger") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
         answer = await client.get("/v1/usage")
     assert answer.status_code == 503
-    assert "gpuledger serve" in answer.json()["error"]["message"]
+    message = answer.json()["error"]["message"]
+    assert remedy in message
+    assert (str(tmp_path) in message) == (host == "localhost"), "a path is for this machine"

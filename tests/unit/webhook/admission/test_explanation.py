@@ -67,6 +67,15 @@ async def test_manifest_names_its_own_namespace() -> None:
     assert explanation.namespace == "east/team"
 
 
+async def test_an_unusable_name_is_denied_in_the_namespace_of_the_manifest() -> None:
+    thing = pod({GPU: "1", MEMORY: "1"})
+    thing["metadata"]["name"] = "a/b"
+    explanation = await explained(thing, CoreLedger())
+    assert not explanation.allowed
+    assert explanation.namespace == "east/team"
+    assert "at most 253 characters and no slash. [InvalidReview" in explanation.answer
+
+
 async def test_object_of_another_namespace_is_refused_with_both_names() -> None:
     ledger = CoreLedger()
     ledger.limit(cards=2)

@@ -131,6 +131,7 @@ def test_invalid_policy_keeps_its_last_spec_and_is_named(spec: dict[str, Any], s
     [problem] = context.problems()[-1:]
     assert problem.startswith("LedgerPolicy p: ")
     assert said in problem
+    assert "left out" not in problem  # as it would be of a quota
     assert lint(policy("p", **spec))[0].startswith("this policy is not used: ")
     context.policies.take(Changed(3, policy("p", mode="enforce")))
     assert context.policies.of("team").mode == "enforce"

@@ -14,7 +14,7 @@ from ledger.kube.api.api_resources import NAMESPACES, UNIVERSE_QUOTAS
 from ledger.kube.api.cluster_errors import ClusterUnavailable
 from ledger.kube.requests import namespace_traits
 from ledger.tasks import periodic
-from webhook.quotas import namespace_label_sync, universe_authority, universe_quota_status
+from webhook.quotas import changed_statuses, namespace_label_sync, universe_quota_status
 from webhook.quotas.usage_by_namespace import UsageByNamespace
 
 GPUS = "limits.nvidia.com/gpu"
@@ -233,7 +233,7 @@ async def test_condition_shows_when_a_quota_limits_nothing(quick):
 
 
 async def test_status_is_retried_when_it_cannot_be_written(quick, monkeypatch):
-    monkeypatch.setattr(universe_quota_status, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(changed_statuses, "RETRY_SECONDS", 0.1)
     async with full_world() as world, settling(world):
         await world.synced()
         world.cluster.refusing = ClusterUnavailable("the API server is down")
@@ -271,7 +271,7 @@ async def test_status_is_replaced_when_the_cluster_is_no_longer_authority(quick)
 
 
 async def test_ignored_quotas_status_is_retried_when_it_failed(quick, monkeypatch):
-    monkeypatch.setattr(universe_authority, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(changed_statuses, "RETRY_SECONDS", 0.1)
     async with full_world(universe_authority=False) as world, settling(world):
         await world.synced()
         world.cluster.refusing = ClusterUnavailable("the API server is down")

@@ -12,6 +12,7 @@ from support.pages.two_tenants import SHARED, two_tenants
 
 from gpuledger.page.views import (
     audit_page,
+    denial_list_page,
     history_page,
     namespace_list_page,
     namespace_page,
@@ -20,8 +21,9 @@ from gpuledger.page.views import (
 
 EVENT = r'<tr id="(event-[^"]+)"'
 HOLDER = r'<tr>\n<th scope="row"><bdi class="name">((?:pods|deployments.apps)/[^<]+)'
+DENIAL = r'<h3 id="denial-\d+"><bdi class="name">([^<]+)'
 LINK = r'<tr><th scope="row"><a href="([^"]+)"'
-CORRECTION = r'<td class="time">[^<]+<br><a href="[^"]+">(\d+)</a></td>\n<th[^>]+>([^\n]+)'
+CORRECTION = r'<td class="time"[^>]*>[^<]+<br><a href="[^"]+">(\d+)</a></td>\n<th[^>]+>([^\n]+)'
 NEXT = re.compile(r'aria-label="Pages of [^"]+"><p><a rel="next" href="([^"]+)"')
 PAGES_MAX = 60
 
@@ -48,12 +50,23 @@ async def read(client: httpx2.AsyncClient, path: str, row: str) -> tuple[list[st
     [
         (namespace_list_page, "ROWS_MAX", "/page/namespaces", LINK),
         (namespace_page, "HOLDERS_MAX", "/page/namespace?namespace=hidden-tenant", HOLDER),
+        (denial_list_page, "ROWS_MAX", "/page/denials", DENIAL),
+        (denial_list_page, "EQUAL_DENIALS_MAX", "/page/denials", DENIAL),
         (history_page, "QUOTAS_MAX", "/page/history", LINK),
         (history_page, "EVENTS_MAX", f"/page/history?account={SHARED}&from=0", EVENT),
         (audit_page, "ROWS_MAX", "/page/audit", CORRECTION),
         (record_page, "EVENTS_MAX", "/page/record?position=5", EVENT),
     ],
-    ids=["namespaces", "holders", "quotas", "history", "corrections", "record"],
+    ids=[
+        "namespaces",
+        "holders",
+        "denials",
+        "denials-read",
+        "quotas",
+        "history",
+        "corrections",
+        "record",
+    ],
 )
 async def test_next_pages_have_each_row_once(
     projection: Path,

@@ -2,15 +2,33 @@
 
 import asyncio
 import re
+import shutil
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx2
 import pytest
+from msgspec import structs
+from support.builders.decide_and_fold import record
+from support.harness.projection_harness import SECOND, START, log_of, project
 from support.pages.page_harness import FakeSource, Tenant, pages
-from support.pages.two_tenants import LAST, OWN, SECRETS, SHARED, THEIRS, two_tenants
+from support.pages.two_tenants import (
+    GPU,
+    LAST,
+    MEMORY,
+    OWN,
+    RED,
+    SECRETS,
+    SHARED,
+    THEIRS,
+    two_tenants,
+)
 
-from gpuledger.page.page_source import LogHealth
+from gpuledger.page.page_source import LogHealth, LogScrub
+from ledger.core.model.commands import SetLimits
+from ledger.core.model.state import State
+from ledger.log.writer import denial_log
 from webhook.gates.waiting_report import WaitingRow
 
 
@@ -39,6 +57,9 @@ WAITING = [
 OWN_PAGES = (
     "/page/namespace?namespace=red",
     "/page/namespace?namespace=red&root=deployments.apps/web",
+    "/page/denials?namespace=red",
+    "/page/denials?namespace=red&reason=UniverseExceeded",
+    "/page/waiting?namespace=red",
     "/page/namespaces?prefix=r",
     "/page/namespaces?prefix=h",
     "/page/history?namespace=red",
@@ -57,6 +78,11 @@ OTHERS = (
     f"/page/history?account={SHARED}",
     f"/page/history?account={SHARED}&namespace=hidden-tenant",
     "/page/history?account=quota/c2/red/main",
+    "/page/denials",
+    "/page/denials?namespace=hidden-tenant",
+    "/page/denials?namespace=red&cluster=c2",
+    "/page/waiting",
+    "/page/waiting?namespace=hidden-tenant",
     "/page/audit",
     "/page/audit?namespace=hidden-tenant",
     "/page/record?position=5",
@@ -101,6 +127,8 @@ async def test_the_hidden_names_are_on_the_pages_of_an_operator(
     paths = (
         "/page/namespace?namespace=hidden-tenant",
         "/page/namespaces?prefix=h",
+        "/page/denials",
+        "/page/waiting",
         "/page/history",
         f"/page/history?account={SHARED}&from=0",
         "/page/audit",
@@ -148,6 +176,15 @@ async def test_the_namespace_shows_holders_by_root_with_their_pods(
     assert "pods/w1" in text
 
 
+async def test_a_pod_among_the_holders_is_one_pod(operator: httpx2.AsyncClient) -> None:
+    text = (await operator.get("/page/namespace?namespace=hidden-tenant")).text
+    holders = text.split('<h2 id="holders">')[1].split("</table>")[0]
+    assert "pods/hidden-pod" in holders
+    assert re.findall(r'<td class="number">(\d+)</td>', holders) == ["1"] * 3
+    text = (await operator.get("/page/namespace?namespace=red&root=deployments.apps/web")).text
+    assert '<td class="number">1</td>' in text
+
+
 async def test_the_namespace_shows_what_fits_and_the_quota_that_limits(
     tenant: httpx2.AsyncClient,
 ) -> None:
@@ -174,6 +211,26 @@ async def test_denials_show_numbers_and_remedy(tenant: httpx2.AsyncClient) -> No
     assert "pods/vast" not in text
 
 
+async def test_a_denial_names_no_release_where_none_makes_room(
+    tmp_path: Path, projection: Path
+) -> None:
+    path = Path(shutil.copy(projection, tmp_path))
+    with sqlite3.connect(path) as connection:
+        ((position, body),) = connection.execute("SELECT position, body FROM denials LIMIT 1")
+        denied = denial_log.decode(body)
+        never = structs.replace(denied, denial=structs.replace(denied.denial, transient=False))
+        change = "UPDATE denials SET body = ? WHERE position = ?"
+        connection.execute(change, (denial_log.encode(never), position))
+    connection.close()
+    headers = []
+    for each in (projection, path):
+        async with pages(each) as client:
+            text = (await client.get("/page/denials?namespace=red")).text
+        headers.append(re.findall(r'<th scope="col"[^>]*>([^<]*)', text))
+    common = ["Quota", "Resource", "Increase", "Used", "Limit", "Free"]
+    assert headers == [[*common, "To release"], common]
+
+
 async def test_a_right_less_is_a_section_less(projection: Path) -> None:
     class UsageOnly(Tenant):
         async def may(self, verb: str, resource: str, namespace: str = "") -> bool:
@@ -197,11 +254,61 @@ async def test_the_history_marks_and_lists_events_and_the_difference(
     text = (await tenant.get(f"/page/history?account={OWN}&from=0&to={LAST - 1}")).text
     assert 'class="chart-limit-change"><title>limit 12 to 8' in text
     assert "pods/p1: +2</title>" in text
-    assert text.count("<path class=") == 3 + 1
+    assert text.count("<path class=") == 4 + 1
     assert "Holders that came" in text
     went = (await tenant.get(f"/page/history?account={OWN}&from={LAST - 1}")).text
     assert "Holders that went" in went
     assert "Holders that came" not in went
+
+
+async def test_a_limit_set_within_the_period_has_no_amounts_before(
+    tenant: httpx2.AsyncClient,
+) -> None:
+    text = (await tenant.get(f"/page/history?account={OWN}&from=0&to=1")).text
+    assert _differences(text) == [["not counted", "0 GPUs", "not counted", "none", "12 GPUs"]]
+    later = (await tenant.get(f"/page/history?account={OWN}&from=1&to={LAST - 1}")).text
+    assert "<title>limit set to 12</title>" in text
+    assert "limit set to" not in later
+    assert _differences(later) == [["0 GPUs", "5 GPUs", "5 GPUs", "12 GPUs", "8 GPUs"]]
+
+
+async def test_a_limit_removed_within_the_period_has_no_amounts_after(tmp_path: Path) -> None:
+    limits = ({GPU: 12, MEMORY: 9_000}, {GPU: 12})
+    state = State()
+    steps = [
+        record(
+            state,
+            [SetLimits(OWN, (RED,), {f"requests.{key}": size for key, size in each.items()}, "a")],
+            time=START + number * SECOND,
+        )
+        for number, each in enumerate(limits)
+    ]
+    await project(tmp_path / "ledger.sqlite", log_of([step for step in steps if step]))
+    async with pages(tmp_path / "ledger.sqlite") as client:
+        text = (await client.get(f"/page/history?account={OWN}&from=1&to=2")).text
+    assert _differences(text) == [
+        ["0 GPUs", "0 GPUs", "0 GPUs", "12 GPUs", "12 GPUs"],
+        ["0 MiB", "not counted", "not counted", "8.8 GiB", "none"],
+    ]
+    assert "<title>limit 9,000 removed</title>" in text
+
+
+def _differences(text: str) -> list[list[str]]:
+    """Return the cells of each line in the table of the difference."""
+    table = text.split("Usage at position")[1].split("</table>")[0]
+    return [re.findall(r'<td class="number">([^<]*)', row) for row in table.split("<tr>")[2:]]
+
+
+async def test_the_links_of_a_record_are_apart_from_its_namespace(
+    tenant: httpx2.AsyncClient,
+) -> None:
+    for position, last_words in ((5, "Next record"), (LAST, "This is the last record")):
+        page = await tenant.get(f"/page/record?namespace=red&position={position}")
+        assert f"{last_words} with events of namespace red" in _words(page.text)
+
+
+def _words(text: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", text))
 
 
 async def test_a_period_that_is_reversed_or_later_names_the_field(
@@ -233,6 +340,15 @@ async def test_the_audit_of_a_tenant_has_no_addresses_of_the_log(projection: Pat
     assert "Ask its operator" in text
     async with pages(projection, source=source) as client:
         assert "10.0.0.1" in (await client.get("/page/audit")).text
+
+
+async def test_the_audit_shows_the_last_scrub(projection: Path) -> None:
+    scrub = LogScrub(LAST, 1_800_000_000_000_000)
+    source = FakeSource(health=LogHealth(LAST, "a test", scrub=scrub))
+    async with pages(projection, source=source) as client:
+        text = (await client.get("/page/audit")).text
+    assert "read the whole log at 2027-01-15T08:00:00Z" in text
+    assert f"intact up to {LAST}." in text
 
 
 async def test_records_are_linked_to_their_neighbours(

@@ -102,6 +102,7 @@ class Client:
         name: str | None = "front-proxy",
         method: str = "GET",
         headers: list[tuple[str, str]] | None = None,
+        raw: tuple[tuple[bytes, bytes], ...] = (),
     ) -> httpx2.Response:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             chain = [self.certificates[name]] if name else []
@@ -111,7 +112,8 @@ class Client:
         transport = httpx2.ASGITransport(app, client=("127.0.0.1", 4711))
         sent = [*(headers or []), *([("X-Remote-User", user)] if user is not None else [])]
         async with httpx2.AsyncClient(transport=transport, base_url="https://localhost") as client:
-            return await client.request(method, path, headers=sent)
+            encoded = [(key.encode(), value.encode()) for key, value in sent]
+            return await client.request(method, path, headers=[*encoded, *raw])
 
 
 @pytest.fixture
@@ -222,6 +224,21 @@ async def test_explained_user_is_the_caller_unless_given(client: Client) -> None
 )
 async def test_unclear_user_is_refused(client: Client, headers: list[tuple[str, str]]) -> None:
     assert (await client.ask(TEAM, None, headers=headers)).status_code == 401
+    assert not client.reviewer.asked
+
+
+async def test_headers_that_name_no_user_may_have_any_bytes(client: Client) -> None:
+    latin = ((b"User-Agent", b"\xe9"), (b"X-Comment", b"\xff\x80"))
+    assert (await client.ask(TEAM, raw=latin)).status_code == 200
+    utf8 = await client.ask(TEAM, raw=((b"X-Remote-Group", "gäste".encode()),))
+    assert utf8.status_code == 200
+    assert client.reviewer.asked[-1][0].groups == ("gäste",)
+
+
+async def test_header_of_the_user_has_to_be_utf8(client: Client) -> None:
+    refused = await client.ask(TEAM, raw=((b"X-Remote-Group", b"g\xe4ste"),))
+    assert refused.status_code == 401
+    assert "x-remote-group is not UTF-8" in refused.json()["message"]
     assert not client.reviewer.asked
 
 

@@ -128,6 +128,27 @@ async def test_rotated_ca_joins_and_the_old_one_leaves_later(
     assert server.bundle() == {new}
 
 
+async def test_ca_is_trusted_once_it_is_registered(
+    server: ApiServer, client: ApiClient, tmp_path: Path
+) -> None:
+    old, new = authority(tmp_path, "old"), authority(tmp_path, "new")
+    registration = AggregatedRegistration(client, lambda: False)
+    assert registration.is_trusted(new), "nothing is compared yet"
+    await registration.repair(old)
+    assert registration.is_trusted(new), "without an APIService no API server meets it"
+    server.store(old)
+    await registration.repair(old)
+    assert registration.is_trusted(old)
+    assert not registration.is_trusted(new)
+    server.is_raced = True
+    with pytest.raises(VersionConflict):
+        await registration.repair(new)
+    assert not registration.is_trusted(new), "it is not written"
+    server.is_raced = False
+    await registration.repair(new)
+    assert registration.is_trusted(new)
+
+
 async def test_conflict_of_a_write_is_not_hidden(
     server: ApiServer, client: ApiClient, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """Front proxy: the trust follows the ConfigMap, and ends with it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,12 @@ import pytest
 from aiohttp import web
 from support.fakes.apiserver import client_on_loopback
 from support.fakes.canned_apiserver import CannedApiServer, failure
+from support.harness.waiting import until
 from support.servers.tls_server import ClientAuthority
 
 from gpuledger.server.aggregated.front_proxy import FrontProxy
 from gpuledger.server.aggregated.front_proxy_trust import CONFIG_MAP, UntrustedProxy
+from ledger.runtime.http.acceptor import TURN_SECONDS
 from ledger.runtime.tls import certificate_reload
 from ledger.runtime.tls.certificate_reload import Tls
 
@@ -103,6 +106,24 @@ async def test_another_ca_replaces_the_first(
         await proxy.refresh()
         assert proxy.trust().authority.decode() == pem
         assert [each.subject.rfc4514_string() for each in tls.authorities] == [f"CN={name}"]
+
+
+async def test_no_proxy_is_trusted_until_clients_of_a_removed_ca_ended(
+    answers: CannedApiServer, proxy: FrontProxy, tls: Tls, tmp_path: Path
+) -> None:
+    old, new = authority_of(tmp_path / "old"), authority_of(tmp_path / "new")
+    answers.by_path[CONFIG_MAP] = config_map(old)
+    await proxy.refresh()
+    answers.by_path[CONFIG_MAP] = config_map(old + new)
+    async with asyncio.timeout(TURN_SECONDS):
+        await proxy.refresh()  # no CA is removed, so nothing is waited for
+    answers.by_path[CONFIG_MAP] = config_map(new)
+    refreshing = asyncio.create_task(proxy.refresh())
+    await until(lambda: verified(tls) == 1)
+    await asyncio.sleep(TURN_SECONDS)
+    assert not is_trusted(proxy), "connections are checked each turn"
+    await refreshing
+    assert is_trusted(proxy)
 
 
 async def test_trust_stays_while_the_api_server_is_away(

@@ -3,6 +3,7 @@
 import pytest
 from support.fakes.canned_apiserver import failure
 
+from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS
 from ledger.kube.api.cluster_errors import Forbidden, VersionConflict
 from ledger.kube.cluster.kubernetes_cluster import KubernetesCluster
 
@@ -41,10 +42,11 @@ async def test_a_write_at_another_version_is_a_conflict(answers, cluster):
         await cluster.patch_quota_status("red", "gpu", {MEMORY: "5"}, 7)
 
 
-async def test_a_status_of_a_universe_quota_is_replaced_whole(answers, cluster):
-    path = "/apis/gpuledger.io/v1alpha1/universeresourcequotas/all/status"
+@pytest.mark.parametrize("resource", [UNIVERSE_QUOTAS, POLICIES])
+async def test_a_status_of_our_own_kinds_is_replaced_whole(answers, cluster, resource):
+    path = f"/apis/gpuledger.io/v1alpha1/{resource.plural}/all/status"
     answers.by_path[path] = {}
-    await cluster.patch_universe_status("all", {"used": {MEMORY: "5"}})
+    await cluster.replace_status(resource, "all", {"used": {MEMORY: "5"}})
     assert answers.asked[-1].headers["Content-Type"] == "application/json-patch+json"
     value = {"used": {MEMORY: "5"}}
     assert answers.asked[-1].body == [{"op": "add", "path": "/status", "value": value}]

@@ -280,6 +280,13 @@ def test_settings_that_contradict_one_another_are_refused(
     assert f": {field} = " in reported
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in settings.NAMES if setting_texts.meta(name).pattern]
+)
+def test_a_setting_with_a_pattern_describes_its_values(name: str) -> None:
+    assert not setting_texts.wanted(name).startswith("string")
+
+
 def test_every_setting_is_documented_with_a_sentence() -> None:
     documented = list(setting_texts.documentation())
     assert [entry.name for entry in documented] == list(settings.NAMES)

@@ -15,6 +15,7 @@ from support.harness.projection_harness import log_of, project
 from support.pages.page_harness import Tenant, pages
 from support.pages.two_tenants import GPU, HIDDEN, MEMORY, RED, SECRETS, SHARED, two_tenants
 
+from gpuledger.page.page_source import ManifestQuestion
 from gpuledger.server.aggregated.aggregated_api import AggregatedApi
 from gpuledger.server.aggregated.aggregated_discovery import ROOT
 from gpuledger.server.aggregated.front_proxy_trust import FrontProxyTrust
@@ -225,8 +226,16 @@ async def test_the_page_of_a_service_decides_for_its_viewer(
         answer = await client.post("/page/fit", data=fields, headers=headers)
     assert "7 are used" in answer.text
     assert secrets(answer) == seen
-    decision = await source.explain(json.dumps(POD).encode(), "red", "", own_holders=not seen)
-    assert (HIDDEN in decision.answer) == bool(seen)
+    question = ManifestQuestion(
+        manifest=json.dumps(POD).encode(),
+        namespace="red",
+        user="",
+        cluster="",
+        at="",
+        restricted=False,
+        own_holders=not seen,
+    )
+    assert (HIDDEN in (await source.fit(question)).decision.answer) == bool(seen)
 
 
 @pytest.mark.parametrize(

@@ -65,3 +65,11 @@ async def test_a_manifest_whose_turn_does_not_come_is_refused(decisions: Decisio
         assert (await first).status_code == 200
     assert second.status_code == 503
     assert BUSY in second.text
+
+
+async def test_a_long_user_is_refused_by_its_parameter(decisions: Decisions) -> None:
+    async with client(5) as asking:
+        refused = await asking.post("/v1/explain", params={"user": "é" * 301}, content=b"{}")
+    assert refused.status_code == 400
+    assert refused.json()["error"]["parameter"] == "user"
+    assert decisions.running == 0

@@ -1,15 +1,19 @@
 """`GET /v1/waiting`: rows of the caller's namespace, and refusals with their remedies."""
 
+from urllib.parse import urlencode
+
 import httpx2
+import msgspec
 import pytest
 from starlette.applications import Starlette
 
 from gpuledger.server.endpoints.live_waiting import Answer, LiveWaiting
 from gpuledger.server.endpoints.waiting_endpoint import WaitingEndpoint
 from ledger.log.log_port import Unreachable
-from ledger.log.peers.active_replica_questions import ActiveReplicaQuestions
+from ledger.log.peers.active_replica_questions import QUESTION_BYTES_MAX, ActiveReplicaQuestions
 from ledger.runtime.http.token_reviews import TokenGuard
 from ledger.runtime.http.v1_access import AccessRequired
+from projections.api.query_parameters import LIMIT_MAX
 from webhook.gates.waiting_report import WaitingPage, WaitingQuestion, WaitingRow
 
 
@@ -30,8 +34,8 @@ class Reviewer:
         return token
 
     async def may(self, caller: str, verb: str, resource: str, namespace: str) -> bool:
-        granted = "" if caller == "admin" else "red"
-        return (verb, resource, namespace) == ("list", "waiting", granted)
+        is_granted = caller == "admin" or namespace == "red"
+        return (verb, resource) == ("list", "waiting") and is_granted
 
 
 async def ask(
@@ -68,6 +72,29 @@ async def test_invalid_parameters_are_refused(query: str) -> None:
     refused = await ask(query)
     assert refused.status_code == 400
     assert refused.json()["error"]["parameter"] in query
+
+
+@pytest.mark.parametrize("value", ["x" * 601, "é" * 301, "\U0001f4bb" * 600, "a\nb"])
+@pytest.mark.parametrize("by", [answer, lambda _: None], ids=["active", "passive"])
+async def test_replicas_refuse_a_long_parameter_alike(value: str, by: Answer) -> None:
+    for name in ("namespace", "after"):
+        refused = await ask(f"?{urlencode({name: value})}", by=by)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["parameter"] == name
+        assert "600" in refused.text or "control character" in refused.text
+
+
+@pytest.mark.parametrize("text", ["\U0001f4bb" * 150, '"' * 600, "\\" * 600])
+async def test_longest_parameters_fit_into_a_question(text: str) -> None:
+    asked = list[WaitingQuestion]()
+
+    def by(question: WaitingQuestion) -> WaitingPage:
+        asked.append(question)
+        return WaitingPage([])
+
+    given = {"namespace": text, "after": text, "limit": LIMIT_MAX}
+    assert (await ask(f"?{urlencode(given)}", by=by)).status_code == 200
+    assert len(msgspec.json.encode(asked[0])) <= QUESTION_BYTES_MAX
 
 
 async def test_without_a_cluster_the_answer_is_honest() -> None:

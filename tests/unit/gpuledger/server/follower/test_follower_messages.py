@@ -14,6 +14,8 @@ async def test_the_newest_snapshot_is_known_with_its_time() -> None:
     began = time.time()
     replica._on_message(FollowerMessage(scrubbed=7))
     assert replica.snapshot.position == 0
+    assert replica.scrub.position == 7
+    assert replica.scrub.ended >= began
     replica._on_message(FollowerMessage(snapshot=9))
     assert replica.snapshot.position == 9
     assert replica.snapshot.taken >= began
