@@ -354,7 +354,7 @@ async def test_forged_status_of_a_pod_does_not_hide_its_allocated_claim():
             key = f"{CLAIMS.name}/tiny"
             await reserve_key(world, key, "uid-of-tiny", {"nvidia.com/gpu": 1})
             make_claim(world, "tiny", pod, uid="uid-of-tiny", memory="1Gi")
-            await world.until(lambda: charge_of(claim_entry(world, "tiny")))
+            await world.until(lambda: bool(charge_of(claim_entry(world, "tiny"))))
             before = len(world.asked)
             show_claim(world, "p", "tiny")
             await world.until(lambda: not world.entry("p").charge)
