@@ -63,6 +63,8 @@ class ClaimChecks:
             if named.resource_claim_template_name
         ]
         denial = await self._store.prepare(namespace, names, until) if names else None
+        if denial is None:
+            denial = await self._store.read_named(namespace, _claims_by_name(pods), until)
         if denial is not None:
             return ClaimsChecked(denial)
         warnings: dict[str, None] = {}
@@ -149,6 +151,16 @@ class ClaimChecks:
         if owner is None or self._store.has_own_entry(claim):
             return None
         return other_pod_denial(number, name, owner.name)
+
+
+def _claims_by_name(pods: Sequence[Pod]) -> dict[str, None]:
+    """Return the names of the claims that pods use by name, each once."""
+    return {
+        named.resource_claim_name: None
+        for pod in pods
+        for named in pod.spec.resource_claims or ()
+        if named.resource_claim_name
+    }
 
 
 def placed_pod(pod: Pod, request: AdmissionRequest) -> Pod:

@@ -21,7 +21,7 @@ from ledger.kube.api.cluster_errors import ClusterError
 from ledger.kube.api.objects import OwnerReference, Pod, PodSpec, PodStatus, Workload
 from ledger.kube.api.pod_gates import is_gated
 from ledger.kube.api.quoting import shown
-from ledger.kube.requests.pod_demand import demand_of
+from ledger.kube.requests.pod_demand import demand_of, without_claims
 from ledger.kube.resource_claims.dra_objects import ResourceClaim
 from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
@@ -109,8 +109,12 @@ class ClaimOwnership:
 
     async def _serves_extended(
         self, claim: ResourceClaim, owner: OwnerReference, deadline: float
-    ) -> bool:
-        """Return whether a pod is charged for the extended resources that a claim serves."""
+    ) -> bool | Denial:
+        """Return whether a pod is charged for the extended resources that a claim serves.
+
+        Its containers have to request them: a charge for its other claims covers nothing here. If
+        they request an amount of memory, the devices may not have more.
+        """
         wanted: Counter[str] = Counter()
         for request in claim.spec.devices.requests or ():
             exactly = request.exactly
@@ -121,8 +125,33 @@ class ClaimOwnership:
             if not resource or exactly.admin_access:
                 return False
             wanted[resource] += exactly.count or 1
-        charge = await self.charge_of(claim.metadata.namespace, owner, deadline, wait=True)
-        return charge is not None and bool(wanted) and covers(charge, wanted)
+        namespace = claim.metadata.namespace
+        pod = await self.pod_of(namespace, owner, deadline)
+        if pod is None or isinstance(pod, Denial):
+            return pod if pod is not None else False
+        asked = demand_of(without_claims(pod), self._context.rules)
+        if isinstance(asked, Denial) or not wanted or not covers(asked.amounts, wanted):
+            return False
+        if self._exceeds_parts(claim, pod, asked.amounts):
+            return False
+        charge = await self.charge_of(namespace, owner, deadline, wait=True)
+        return charge is not None and covers(charge, wanted)
+
+    def _exceeds_parts(self, claim: ResourceClaim, pod: Pod, asked: Amounts) -> bool:
+        """Return whether a claim may take more memory than the parts of cards that a pod requests.
+
+        A container that requests no part of a card is charged the assumed size of a card.
+        """
+        bound = self._store.bound(claim.spec)
+        amounts = {} if isinstance(bound, Denial) else bound.demand.amounts
+        containers = (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+        given = [each.resources for each in containers if each.resources is not None]
+        named = {name for each in given for name in (*(each.limits or ()), *(each.requests or ()))}
+        return any(
+            amounts.get(vendor.memory, 0) > asked.get(vendor.memory, 0)
+            for vendor in self._context.rules.by_name.values()
+            if vendor.memory and not named.isdisjoint((vendor.memory, vendor.percentage))
+        )
 
     async def _has_sibling(
         self, claim: ResourceClaim, place: Place, deadline: float

@@ -2,8 +2,8 @@
 
 The API server sends no review of a claim all of whose classes have no GPUs, those of alternatives
 included. A request of which no class can be read is sent. The spec of a claim is immutable, so an
-update is sent only if it changes labels, by which quotas may select. A write of the status, which a
-rule may add, is sent only if it writes an allocation.
+update is sent only if it changes labels, by which quotas may select, or what makes the claim count
+with a pod. A write of the status, which a rule may add, is sent only if it writes an allocation.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,20 @@ from typing import Any, Final
 
 import msgspec
 
+_JUDGED: Final = (
+    "labels",
+    "ownerReferences",
+    "annotations[?'resource.kubernetes.io/pod-claim-name']",
+    "annotations[?'resource.kubernetes.io/extended-resource-claim']",
+)
+_OTHER: Final = " || ".join(
+    f"object.metadata.?{field} != oldObject.metadata.?{field}" for field in _JUDGED
+)
 _CHANGED: Final = (
     "request.operation != 'UPDATE' || (request.?subResource.orValue('') == 'status'"
     " ? object.?status.?allocation.hasValue()"
     " && object.?status.?allocation != oldObject.?status.?allocation"
-    " : object.metadata.?labels != oldObject.metadata.?labels)"
+    f" : {_OTHER})"
 )
 
 

@@ -16,7 +16,7 @@ from ledger.kube.requests.demand import NO_DEMAND, Demand
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_type_annotation import NONE, NamedTypes, types_named
 
-__all__ = ["Demand", "DemandRules", "demand_of"]
+__all__ = ["Demand", "DemandRules", "demand_of", "without_claims"]
 
 
 def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
@@ -48,6 +48,12 @@ def demand_of(pod: Pod, rules: DemandRules) -> Demand | Denial:
     assumed = tuple(name for name in peak if name in reading.assumed)
     demand = Demand(without_zeros(peak), reading.memory_unknown, reading.unknown, assumed)
     return demand if reading.claimed is NO_DEMAND else reading.with_deferred(demand)
+
+
+def without_claims(pod: Pod) -> Pod:
+    """Return the pod without resource claims, so that only its containers request something."""
+    spec = msgspec.structs.replace(pod.spec, resource_claims=None)
+    return msgspec.structs.replace(pod, spec=spec)
 
 
 class _Reading:

@@ -145,19 +145,24 @@ async def test_the_largest_claim_is_within_the_cost_of_conditions(
         assert await within(setting, ReviewedClaims).made(ALTERNATIVES) == 0
 
 
-async def test_updates_of_claims_are_reviewed_when_labels_change(
+async def test_updates_of_claims_are_reviewed_when_labels_or_their_pod_change(
     setting: ReviewedNamespace,
 ) -> None:
     claims = within(setting, ReviewedClaims)
     assert await claims.created(claim(exactly(GPU))) == CREATED
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
-    for change in (
-        {"metadata": {"annotations": {"resource.kubernetes.io/pod-claim-name": "c"}}},
-        {"metadata": {"ownerReferences": [owner], "finalizers": ["example.com/kept"]}},
+    kubernetes = "resource.kubernetes.io"
+    for metadata, reviewed in (
+        ({"annotations": {"example.com/a": "b"}, "finalizers": ["example.com/kept"]}, False),
+        ({"annotations": {f"{kubernetes}/pod-claim-name": "c"}}, True),
+        ({"annotations": {f"{kubernetes}/extended-resource-claim": "true"}}, True),
+        ({"ownerReferences": [owner]}, True),
+        ({"ownerReferences": None}, True),
+        ({"labels": {"team": "b"}}, True),
+        ({"finalizers": None}, False),
     ):
-        assert await claims.patched(change) == []
-    labelled = await claims.patched({"metadata": {"labels": {"team": "b"}}})
-    assert labelled == [(VALIDATE, "UPDATE", "")]
+        seen = await claims.patched({"metadata": metadata})
+        assert seen == [(VALIDATE, "UPDATE", "")] * reviewed
     assert await claims.patched(allocated("d1"), "/status") == []
 
 

@@ -3,8 +3,9 @@
 * A claim that counts with its pod reserves nothing, because the pod's charge covers it
   (`claim_ownership`). Every other claim reserves its bound at its own key, once, regardless of the
   number of pods that use it.
-* The spec of a claim is immutable, so an update matters only if its labels change. A claim with its
-  own charge may not leave a quota that selects by labels, and may enter one that has room.
+* The spec of a claim is immutable, so an update matters only if its labels change, or the pod with
+  which it counts. A claim with its own charge may not leave a quota that selects by labels, and may
+  enter one that has room. A claim that leaves its pod reserves what it takes.
 * A template reserves nothing. It is refused if its claims could never be allocated or charged.
 """
 
@@ -15,6 +16,7 @@ import msgspec
 from ledger.core.model.amounts import Amounts, largest
 from ledger.core.model.commands import Asker, Reserve
 from ledger.core.model.denials import Denial
+from ledger.core.model.traits import Traits
 from ledger.kube.api.api_resources import CLAIM_TEMPLATES, CLAIMS
 from ledger.kube.requests.pod_traits import label_traits
 from ledger.kube.resource_claims.claim_demand import ClaimBound
@@ -39,6 +41,7 @@ from webhook.context.resource_claims.claim_denials import (
     unmapped_denial,
     unmapped_message,
 )
+from webhook.context.resource_claims.claim_index import place_of
 
 REVIEWED: Final = frozenset(
     (
@@ -135,9 +138,15 @@ class ResourceClaimAdmission:
     async def _update(
         self, request: AdmissionRequest, policy: NamespacePolicy, until: float
     ) -> Verdict:
-        """Decide about a change of labels; the amounts of the claim stay as they are charged."""
+        """Decide about a change of labels; the amounts of the claim stay as they are charged.
+
+        A claim that counts with its pod may leave it only if there is room for the claim itself.
+        """
         claim = _placed(required_claim(request, "object"), request)
         stored = required_claim(request, "oldObject")
+        place = place_of(stored)
+        if place not in (None, place_of(claim)) and not self._store.has_own_entry(claim):
+            return await self._leave_pod(request, claim, policy, until)
         labels = self._context.rules.labels
         before, after = label_traits(stored.metadata, labels), label_traits(claim.metadata, labels)
         if before == after:
@@ -151,18 +160,54 @@ class ResourceClaimAdmission:
         reserve = msgspec.structs.replace(
             _described(reserve, claim, policy, self._context), demand=charge
         )
-        unowned = msgspec.structs.replace(claim.metadata, owner_references=None)
-        change = TraitsChange(before, after, unowned, unowned)
+        return await self._relabel(request, reserve, (before, after), policy, until)
+
+    async def _relabel(
+        self,
+        request: AdmissionRequest,
+        reserve: Reserve,
+        traits: tuple[Traits, Traits],
+        policy: NamespacePolicy,
+        until: float,
+    ) -> Verdict:
+        """Decide about a claim with its own charge, whose traits change from one to the other."""
+        meta = required_claim(request, "object").metadata
+        unowned = msgspec.structs.replace(meta, owner_references=None)
+        change = TraitsChange(*traits, unowned, unowned)
         if not policy.may_exceed_limits(request.user_info):
             denial = await self._quota_membership.objection(reserve, change, policy, until)
             if denial is not None:
                 return Verdict(denial)
         if not self._quota_membership.enters(reserve, change):
             return await self._reservations.share(reserve, until)
-        known = (base_observation(reserve, charge, before),)
+        known = (base_observation(reserve, reserve.demand, traits[0]),)
         return await self._reservations.ask(
             ReservationRequest(request, policy, reserve, until, known)
         )
+
+    async def _leave_pod(
+        self, request: AdmissionRequest, claim: ResourceClaim, policy: NamespacePolicy, until: float
+    ) -> Verdict:
+        """Reserve what a claim takes that would no longer count with its pod.
+
+        Else the pod, or its successor in a workload, could have another claim for the same charge.
+        """
+        denial = await self._store.prepare_classes(claim.spec, read_deadline(until))
+        if denial is not None:
+            return Verdict(denial)
+        demand = self._store.of_claim(claim)
+        if isinstance(demand, Denial) or not (demand.amounts or demand.unknown):
+            return UNTOUCHED
+        stored = required_claim(request, "oldObject").metadata
+        reserve = self._attempts.update(
+            request, CLAIMS.name, claim.metadata, stored, demand.amounts
+        )
+        if isinstance(reserve, Denial):
+            return Verdict(reserve)
+        reserve = msgspec.structs.replace(
+            _described(reserve, claim, policy, self._context), unknown=demand.unknown
+        )
+        return await self._reservations.ask(ReservationRequest(request, policy, reserve, until))
 
     def _charge(self, reserve: Reserve) -> Amounts | None:
         """Return the amounts that the ledger holds for a claim's uid, None if it has no entry."""

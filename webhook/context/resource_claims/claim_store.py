@@ -24,7 +24,7 @@ from ledger.kube.api.api_resources import (
     DEVICE_CLASSES,
     RESOURCE_SLICES,
 )
-from ledger.kube.api.cluster_errors import ClusterError
+from ledger.kube.api.cluster_errors import ClusterError, NotServed
 from ledger.kube.api.cluster_ports import Workloads
 from ledger.kube.api.objects import Pod, PodResourceClaim, Workload
 from ledger.kube.api.quoting import shown
@@ -269,13 +269,18 @@ class ClaimStore:
         return None
 
     async def read_claims(self, pod: Pod, until: float) -> Denial | None:
-        """Read the claims in the status of a pod that are not known; returns as `prepare`.
+        """Read the claims in the status of a pod that are not known; returns as `prepare`."""
+        statuses = pod.status.resource_claim_statuses or ()
+        names = [status.resource_claim_name for status in statuses]
+        return await self.read_named(pod.metadata.namespace, names, until)
+
+    async def read_named(self, namespace: str, names: Iterable[str], until: float) -> Denial | None:
+        """Read the claims of these names that are not known; returns as `prepare`.
 
         Only the active replica watches claims, so another one may lack them.
         """
-        deadline, namespace = read_deadline(until), pod.metadata.namespace
-        for status in pod.status.resource_claim_statuses or ():
-            name = status.resource_claim_name
+        deadline = read_deadline(until)
+        for name in names:
             if not name or self._cluster is None or self.claims.of_name(namespace, name):
                 continue
             try:
@@ -283,6 +288,8 @@ class ClaimStore:
                     seen = await self._cluster.get_object(CLAIMS, namespace, name)
                 if seen is not None:
                     self.claims.note_reviewed(claim_of(seen))
+            except NotServed:
+                return None
             except (ClusterError, TimeoutError, ValueError) as error:
                 return undecided_denial(f"ResourceClaim {shown(name)}", _reason(error))
         return None
@@ -307,7 +314,8 @@ class ClaimStore:
     def existing(self, pod: Pod, named: PodResourceClaim) -> tuple[tuple[ResourceClaim, ...], bool]:
         """Return the claims that count with a pod for one of its claims, and whether any exists.
 
-        If several name the pod's claim, the one in the status of the pod counts.
+        If several name the pod's claim, the one in the status of the pod counts, and those that are
+        allocated: another writer of the status could name a smaller claim.
         """
         meta = pod.metadata
         if not meta.uid:
@@ -317,10 +325,15 @@ class ClaimStore:
             for claim in self.claims.at((meta.uid, named.name))
             if claim.metadata.namespace == meta.namespace
         )
+        with_pod = tuple(claim for claim in claims if not self.has_own_entry(claim))
         shown_name = _name_in_status(pod, named.name)
-        chosen = tuple(claim for claim in claims if claim.metadata.name == shown_name)
-        claims = chosen or claims
-        return tuple(claim for claim in claims if not self.has_own_entry(claim)), bool(claims)
+        if any(claim.metadata.name == shown_name for claim in claims):
+            with_pod = tuple(
+                claim
+                for claim in with_pod
+                if claim.metadata.name == shown_name or claim.status.allocation is not None
+            )
+        return with_pod, bool(claims)
 
 
 class _WithClaim:

@@ -13,7 +13,7 @@ from ledger.core.model.denials import Denial
 from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand import Demand
 from ledger.kube.requests.demand_rules import DemandRules
-from ledger.kube.requests.pod_demand import demand_of
+from ledger.kube.requests.pod_demand import demand_of, without_claims
 
 _NOTHING: Final[Amounts] = {}
 
@@ -34,7 +34,7 @@ def with_served(pod: Pod, demand: Demand, rules: DemandRules, served: ServedReso
     The claim replaces what the containers ask of the vendors of these resources. A resource of no
     vendor, such as that of a device class, is charged for the claim alone.
     """
-    asked = demand_of(_without_claims(pod), rules) if served.names else None
+    asked = demand_of(without_claims(pod), rules) if served.names else None
     if asked is None or isinstance(asked, Denial):
         return demand
     replaced = _of_vendors(rules, served.names, asked.amounts)
@@ -50,9 +50,3 @@ def _of_vendors(rules: DemandRules, served: frozenset[str], amounts: Amounts) ->
     charged = {name for vendor in vendors for name in rules.by_name[vendor].charged()}
     typed = {names[name] for names in rules.typed.values() for name in charged if name in names}
     return frozenset(name for name in amounts if name in charged or name in typed)
-
-
-def _without_claims(pod: Pod) -> Pod:
-    """Return the pod without claims, so that only its containers ask for something."""
-    spec = msgspec.structs.replace(pod.spec, resource_claims=None)
-    return msgspec.structs.replace(pod, spec=spec)

@@ -37,6 +37,8 @@ class PodClaims:
     ) -> None:
         self.ended: dict[str, None] = {}
         """Uids of pods that no longer count; their claims may outlive them."""
+        self.renamed: dict[str, None] = {}
+        """Uids of pods whose status names other claims than before."""
         self._session = session
         self._claims = claims
         self._source = source
@@ -67,7 +69,10 @@ class PodClaims:
         self._missing.discard(seen.uid)
         if not seen.cause and has_own_claims(pod):
             self.ended.pop(seen.uid, None)
+            before = self._pods.get(seen.uid)
             self._pods[seen.uid] = pod
+            if before is not None and _named(before) != _named(pod):
+                self.renamed[seen.uid] = None
         elif self._pods.pop(seen.uid, None) is not None:
             self.ended[seen.uid] = None
 
@@ -151,3 +156,8 @@ class PodClaims:
         names = {served.resource_name for served in status.request_mappings or ()}
         every = self._session.context.rules.of_cards
         return ServedResources(frozenset(names) or every, given.amounts)
+
+
+def _named(pod: Pod) -> tuple[object, ...]:
+    """Return the claims that the status of a pod names."""
+    return pod.status.resource_claim_statuses, pod.status.extended_resource_claim_status

@@ -118,7 +118,7 @@ class ResourceClaimReconciler:
                     await self._place(claim, WATCHED)
         if not pods_current:
             return
-        self._note_claims_of_ended_pods()
+        self._note_claims_that_lost_their_pod()
         for claim in list(self._overdue()):
             with self._session.failures.taking(RESOURCE_CLAIMS, claim.metadata.full_name()):
                 await self._charge_alone(claim)
@@ -205,14 +205,18 @@ class ResourceClaimReconciler:
             if claim is not None and since <= bound and not self.pods.own(claim):
                 yield claim
 
-    def _note_claims_of_ended_pods(self) -> None:
-        """Have the claims of pods that no longer count wait for their deletion."""
+    def _note_claims_that_lost_their_pod(self) -> None:
+        """Have the claims wait whose pods no longer count, or do not name them any more.
+
+        They are deleted soon, or charged by themselves.
+        """
         now = asyncio.get_running_loop().time()
-        for pod in self.pods.ended:
+        for pod in (*self.pods.ended, *self.pods.renamed):
             for claim in self.claims.owned_by(pod):
-                if not self.claims.charged_alone(claim):
+                if not self.claims.charged_alone(claim) and not self.pods.own(claim):
                     self._unnamed.setdefault(claim.metadata.uid, now)
         self.pods.ended.clear()
+        self.pods.renamed.clear()
 
     def _observe(self, claim: ResourceClaim) -> ObservedObject:
         """Return the observation of a claim that is charged at its own key."""

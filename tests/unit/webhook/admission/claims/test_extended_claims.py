@@ -15,6 +15,7 @@ from support.claims.claim_reviews import (
     device_class,
     generated,
     resource_claim,
+    resource_slice,
 )
 from support.fakes.owner_cluster import Manifest
 
@@ -39,7 +40,13 @@ async def with_cards() -> ClaimTeam:
     )
     card = claiming_pod(**{"nvidia.com/gpu": "1"})
     del card["spec"]["resourceClaims"]
-    assert (await team.create(card))["allowed"]
+    return await of_pod(team, card)
+
+
+async def of_pod(team: ClaimTeam, pod: Manifest) -> ClaimTeam:
+    """Return a team with a pod that is charged and exists."""
+    assert (await team.create(pod))["allowed"]
+    team.cluster.put(pod)
     team.ledger.submitted.clear()
     return team
 
@@ -74,6 +81,35 @@ async def test_second_extended_claim_counts_by_itself(with_cards: ClaimTeam) -> 
     assert not await charged_alone(with_cards, first, SCHEDULER)
     with_cards.cluster.put(first)
     assert await charged_alone(with_cards, extended_claim(POD, named="p-ext-2"), SCHEDULER)
+
+
+async def test_charge_for_claims_of_templates_covers_no_extended_claim() -> None:
+    team = ClaimTeam()
+    team.list_classes(device_class("gpu"), device_class("whole", extended="nvidia.com/gpu"))
+    await of_pod(team, POD)
+    assert await charged_alone(team, extended_claim(POD), SCHEDULER)
+
+
+@pytest.mark.parametrize(
+    ("part", "alone"),
+    [
+        ({"nvidia.com/gpumem": "1"}, True),
+        ({"nvidia.com/gpumem-percentage": "1"}, True),
+        ({"nvidia.com/gpumem": "81920"}, False),
+        ({}, False),
+    ],
+)
+async def test_extended_claim_counts_by_itself_beyond_the_part_of_a_card(
+    part: dict[str, str], alone: bool
+) -> None:
+    """The scheduler gives a whole card to a pod that requests 1 MiB of one."""
+    team = ClaimTeam()
+    team.list_classes(device_class("whole", extended="nvidia.com/gpu"))
+    card = claiming_pod(**{"nvidia.com/gpu": "1", **part})
+    del card["spec"]["resourceClaims"]
+    await of_pod(team, card)
+    team.list_slices(resource_slice(shared=False))
+    assert await charged_alone(team, extended_claim(POD), SCHEDULER) is alone
 
 
 async def test_extended_claim_of_an_uncharged_pod_counts_by_itself() -> None:

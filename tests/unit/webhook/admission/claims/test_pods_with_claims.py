@@ -14,7 +14,6 @@ from support.claims.claim_reviews import (
     claiming_pod,
     device_class,
     generated,
-    read,
     resource_claim,
 )
 from support.fakes.owner_cluster import (
@@ -190,40 +189,6 @@ async def test_claims_are_not_charged_where_they_are_not_served() -> None:
     response = await team.create(claiming_pod())
     assert response["allowed"]
     assert "is not served" in response["warnings"][0]
-
-
-async def test_named_claims_add_nothing_to_their_pods() -> None:
-    team = ClaimTeam()
-    assert (await team.create(resource_claim("own", claim_spec(8))))["allowed"]
-    for name in ("a", "b"):
-        pod = claiming_pod(name)
-        pod["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": "own"}]
-        assert (await team.create(pod))["allowed"]
-    assert team.reserved() == {f"{CLAIM_KEY}own": 8 * GI}
-
-
-async def test_generated_claim_of_another_pod_is_refused_by_name() -> None:
-    """Else the second pod would use it uncharged after the first has ended."""
-    team = ClaimTeam()
-    first = claiming_pod("a")
-    assert (await team.create(first))["allowed"]
-    assert (await team.create(generated(first), CONTROLLER))["allowed"]
-    second = claiming_pod("b")
-    second["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": "a-g-x1"}]
-    response = await team.create(second)
-    assert reasons(response) == ["ClaimOfOtherPod"]
-    assert fields(response) == ["spec.resourceClaims[0].resourceClaimName"]
-    assert "generated for pod a" in response["status"]["message"]
-
-
-async def test_claim_with_its_own_charge_may_be_named_by_any_pod() -> None:
-    team = ClaimTeam()
-    owned = generated(claiming_pod("a"), named="own")
-    assert (await team.create(owned, "ada"))["allowed"]
-    team.store.note_claim(read(owned))
-    second = claiming_pod("b")
-    second["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": "own"}]
-    assert (await team.create(second))["allowed"]
 
 
 @pytest.mark.parametrize("more", [{"count": 40}, {"count": 2**63 - 1}])

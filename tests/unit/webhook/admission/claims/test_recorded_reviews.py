@@ -36,6 +36,9 @@ async def reserved(case: str) -> list[tuple[str, int]]:
     team = replica()
     for review in RECORDED["cases"][case]:
         assert (await team.post(review))["allowed"]
+        request = review["request"]
+        if (request["resource"]["resource"], request.get("subResource", "")) == ("pods", ""):
+            team.cluster.put({"kind": "Pod", **request["object"]})
     return [
         (command.key, command.demand.get(MEMORY, 0))
         for command in team.ledger.commands()

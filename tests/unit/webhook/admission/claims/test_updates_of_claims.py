@@ -21,6 +21,7 @@ from ledger.core.model.traits import Requirement
 GOLD = (Requirement("tier", "In", ("gold",)),)
 MEMORY = "limits.nvidia.com/gpumem"
 KEY = "resourceclaims.resource.k8s.io/own"
+CLAIM_OF_POD = "resourceclaims.resource.k8s.io/p-g-x1"
 
 
 def labelled(thing: Manifest, **labels: str) -> Manifest:
@@ -117,3 +118,36 @@ async def test_denial_names_no_other_namespace_where_the_policy_forbids_it() -> 
     assert isinstance(reserve, Reserve)
     assert reserve.own_holders
     assert reserve.asker.kind == "ResourceClaim"
+
+
+@pytest.mark.parametrize("field", ["ownerReferences", "annotations"])
+async def test_claim_leaves_its_pod_only_with_room_for_itself(field: str) -> None:
+    """Else a workload would have a second claim for one charge, with the successor of the pod."""
+    team = ClaimTeam()
+    pod = claiming_pod()
+    stored = generated(pod)
+    for thing, user in ((pod, "ada"), (stored, CONTROLLER)):
+        assert (await team.create(thing, user))["allowed"]
+    assert team.reserved() == {"pods/p": 8 * GI}
+    new = deepcopy(stored)
+    del new["metadata"][field]
+    assert (await team.update(new, stored))["allowed"]
+    assert team.reserved() == {"pods/p": 8 * GI, CLAIM_OF_POD: 8 * GI}
+    team.ledger.limit(memory=16 * GI)
+    other = claiming_pod("q")
+    assert reasons(await team.create(other)) == ["QuotaExceeded"]
+
+
+async def test_claim_without_room_for_itself_stays_with_its_pod() -> None:
+    team = ClaimTeam()
+    team.ledger.limit(memory=8 * GI)
+    pod = claiming_pod()
+    stored = generated(pod)
+    for thing, user in ((pod, "ada"), (stored, CONTROLLER)):
+        assert (await team.create(thing, user))["allowed"]
+    other = deepcopy(stored)
+    other["metadata"]["ownerReferences"][0]["uid"] = "u-other"
+    assert reasons(await team.update(other, stored)) == ["QuotaExceeded"]
+    finalized = deepcopy(stored)
+    finalized["metadata"]["finalizers"] = ["example.com/keep"]
+    assert (await team.update(finalized, stored))["allowed"]

@@ -8,6 +8,7 @@ from support.fakes.claimed_cluster import (
     BOUND,
     GIVEN,
     allocate,
+    charge_of,
     claim_entry,
     deallocate,
     devices_of,
@@ -337,3 +338,26 @@ async def test_passive_replica_forgets_the_claims():
             await world.until(lambda: pod_charge(world, "p") == BOUND)
             assert world.context.resource_claims.generated("uid-of-p", "g") is not None
         assert world.context.resource_claims.generated("uid-of-p", "g") is None
+
+
+async def test_forged_status_of_a_pod_does_not_hide_its_allocated_claim():
+    """A tenant who may write it could else name a smaller claim, and use the larger one."""
+    async with full_world(settle_seconds=4) as world:
+        serve_claims(world)
+        make_template(world)
+        async with settling(world):
+            await world.synced()
+            pod = await reviewed_pod(world)
+            claim = generated(world, pod)
+            allocate(world, claim)
+            await world.until(lambda: pod_charge(world, "p") == GIVEN)
+            key = f"{CLAIMS.name}/tiny"
+            await reserve_key(world, key, "uid-of-tiny", {"nvidia.com/gpu": 1})
+            make_claim(world, "tiny", pod, uid="uid-of-tiny", memory="1Gi")
+            await world.until(lambda: bool(charge_of(claim_entry(world, "tiny"))))
+            before = len(world.asked)
+            show_claim(world, "p", "tiny")
+            await world.until(lambda: not world.entry("p").charge)
+            seen = [item.key for item in world.asked[before:] if isinstance(item, Observe)]
+            assert seen.index(f"{CLAIMS.name}/{claim}") < seen.index("pods/p")
+            assert charge_of(claim_entry(world, claim)) == GIVEN
