@@ -85,9 +85,9 @@ class Client:
             ("x-remote-group",),
             ("x-remote-extra-",),
         )
-        self._api = AggregatedApi(
-            ROUTES, guard=TokenGuard(self.reviewer), trust=self._trusted, cluster="east"
-        )
+        # With a clock that never moves, a slow machine regains no questions during a test.
+        guard = TokenGuard(self.reviewer, clock=lambda: 1.0)
+        self._api = AggregatedApi(ROUTES, guard=guard, trust=self._trusted, cluster="east")
 
     def _trusted(self) -> FrontProxyTrust:
         if self.trust is None:
@@ -273,7 +273,7 @@ async def test_questions_of_one_caller_are_limited(client: Client) -> None:
     ]
     assert statuses[0] == 403
     assert statuses[-1] == 429
-    assert len(client.reviewer.asked) <= 110
+    assert len(client.reviewer.asked) <= 100
 
 
 async def test_endpoint_asks_further_rights_of_the_caller(client: Client) -> None:
