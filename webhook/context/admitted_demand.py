@@ -22,7 +22,8 @@ from ledger.core.model.state import Entry, State
 class Awaited(msgspec.Struct, frozen=True, gc=False):
     """The part of a demand for resource claims that do not exist yet.
 
-    With `unresolved`, some of their templates are unknown, so the part may be too small.
+    With `unresolved`, some templates, classes or devices of claims are unknown, so the demand may
+    be too small, and the charge of the object stays.
     """
 
     amounts: Amounts = {}

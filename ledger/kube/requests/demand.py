@@ -16,7 +16,8 @@ class Demand(msgspec.Struct, frozen=True):
 
     `deferred` is the part of the amounts for resource claims that do not exist yet. The charge of
     an existing object never rises by that part, because each claim is reviewed when it is created.
-    With `unresolved`, some templates of claims are unknown, so that part may be too small.
+    With `unresolved`, some templates, classes or devices of claims are unknown, so the amounts may
+    be too small.
     """
 
     amounts: Amounts

@@ -110,6 +110,7 @@ class _Reading:
         self.denial: Denial | None = None
         self.unknown = self.unknown_field = ""
         self.assumed: set[str] = set()
+        self.unresolved = False
         self.warnings: dict[str, None] = {}
         self.unmapped: dict[str, None] = {}
         self.admin = False
@@ -135,7 +136,7 @@ class _Reading:
             bases.append(f"{len(self.bases) - BASES_MAX} more requests")
         assumed = tuple(name for name in amounts if name in self.assumed)
         return ClaimBound(
-            Demand(amounts, self.unknown_field, self.unknown, assumed),
+            Demand(amounts, self.unknown_field, self.unknown, assumed, unresolved=self.unresolved),
             tuple(islice(self.warnings, NAMED_MAX)),
             tuple(islice(self.unmapped, NAMED_MAX)),
             self.admin,
@@ -153,6 +154,7 @@ class _Reading:
         mapped = self.world.mapped(form.device_class_name)
         if isinstance(mapped, Unmapped):
             self.unmapped[mapped.name] = None
+            self.unresolved = True
             self._warn(f"the device class {shown(mapped.name)} {mapped.why}")
         if not isinstance(mapped, MappedClass):
             return {}
@@ -171,6 +173,7 @@ class _Reading:
         bounds = self._of_drivers(mapped, condition, asked, field)
         fitting = [pair for pair in bounds if pair[1].candidates]
         if bounds and not fitting:
+            self.unresolved = True
             self._warn(
                 f"no device of the class {shown(mapped.name)} can satisfy the request"
                 f" {shown(name)} now"

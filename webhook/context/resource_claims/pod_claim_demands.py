@@ -96,6 +96,7 @@ def _part(
     amounts: Amounts = {}
     assumed: tuple[str, ...] = ()
     unknown = ""
+    unresolved = False
     for claim in claims:
         demand = known.of_claim(claim)
         if isinstance(demand, Denial):
@@ -103,7 +104,14 @@ def _part(
         amounts = largest(amounts, demand.amounts)
         assumed += demand.assumed
         unknown = unknown or demand.unknown
-    return Demand(amounts, claim_field(number) if unknown else "", unknown, assumed)
+        unresolved = unresolved or demand.unresolved
+    return Demand(
+        amounts,
+        claim_field(number) if unknown else "",
+        unknown,
+        assumed,
+        unresolved=unresolved and instead is None,
+    )
 
 
 def _of_template(
@@ -126,6 +134,8 @@ def _of_template(
         demand.unknown,
         demand.assumed,
         demand.amounts,
+        # Pods are charged one by one, so an envelope may fall.
+        unresolved=demand.unresolved and is_stored and bool(meta.uid),
     )
 
 

@@ -9,6 +9,7 @@ from ledger.core.model.traits import Traits
 from ledger.kube.requests.demand import Demand
 from ledger.kube.resource_claims.allocation import Allocated
 from ledger.kube.resource_claims.dra_objects import ResourceClaim
+from webhook.context.admitted_demand import awaited_of
 from webhook.settlement.observation_commands import ObservedObject
 from webhook.settlement.resource_claims.seen_claims import CLAIM_KEYS
 
@@ -50,5 +51,6 @@ def observe_claim(
         demand=demand.amounts,
         assumed=demand.assumed,
         devices=devices,
-        traits=traits if demand.amounts else (),
+        traits=traits if demand.amounts or demand.unresolved else (),
+        awaited=awaited_of({}, unresolved=demand.unresolved),
     )

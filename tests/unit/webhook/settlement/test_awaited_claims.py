@@ -9,6 +9,8 @@ from support.claims.claim_reviews import (
     claiming_pod,
     generated,
     read,
+    resource_claim,
+    resource_slice,
 )
 from support.fakes.owner_cluster import CATALOG, DEPLOYMENTS, Manifest, manifest
 
@@ -18,8 +20,10 @@ from ledger.core.model.events import Cause
 from ledger.kube.api.cluster_ports import Interrupted
 from ledger.kube.api.objects import Pod, Workload
 from ledger.kube.api.pod_gates import GATE
+from ledger.kube.resource_claims.dra_objects import ResourceClaim
 from webhook.settlement.observation_commands import ObservedObject, with_promised_demand
 from webhook.settlement.pod_observation import observe_counted_pod
+from webhook.settlement.resource_claims.claim_observation import observe_claim
 from webhook.settlement.workloads.charging_modes import ChargingMode
 from webhook.settlement.workloads.workload_observation import observe_workload
 
@@ -137,3 +141,53 @@ def test_template_cannot_name_the_pod_whose_claims_count() -> None:
     charge(team, ROOT, "u-web", 24)
     team.store.note_claim(read(generated(claiming_pod(), gi=1)))
     assert mib(seen_root(team, template_uid="u-p").demand) == 24 * GI
+
+
+def seen_claim(team: ClaimTeam, claim: ResourceClaim) -> ObservedObject:
+    demand = team.store.of_claim(claim)
+    seen = observe_claim(claim, "east", demand, given=None, traits=("t",))
+    return with_promised_demand(team.ledger.state, seen)
+
+
+def whole_card() -> Manifest:
+    claim = resource_claim("own")
+    del claim["spec"]["devices"]["requests"][0]["exactly"]["capacity"]
+    return claim
+
+
+@pytest.mark.parametrize("lost", ["classes", "slices"])
+def test_claim_keeps_its_charge_when_its_supply_is_gone(lost: str) -> None:
+    """Else room is given away twice: the supply comes back before the allocation."""
+    team = ClaimTeam()
+    team.list_slices(resource_slice(shared=False))
+    claim = read(whole_card())
+    charge(team, "resourceclaims.resource.k8s.io/own", claim.metadata.uid, 80)
+    assert mib(seen_claim(team, claim).demand) == 80 * GI
+    getattr(team, f"list_{lost}")()
+    seen = seen_claim(team, claim)
+    assert (mib(seen.demand), seen.traits) == (80 * GI, ("t",))
+
+
+def test_claim_without_a_charge_is_not_charged_for_an_unknown_class() -> None:
+    team = ClaimTeam()
+    team.list_classes()
+    assert seen_claim(team, read(whole_card())).demand == {}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("lost", ["classes", "slices"])
+def test_pod_keeps_its_charge_when_its_supply_is_gone(lost: str, exists: bool) -> None:
+    team = ClaimTeam()
+    team.list_slices(resource_slice(shared=False))
+    whole = claim_template()
+    del whole["spec"]["spec"]["devices"]["requests"][0]["exactly"]["capacity"]
+    team.list_templates(whole)
+    if exists:
+        made = generated(claiming_pod())
+        del made["spec"]["devices"]["requests"][0]["exactly"]["capacity"]
+        team.store.note_claim(read(made))
+    charge(team, "pods/p", "u-p", 80)
+    assert mib(seen_pod(team).demand) == 80 * GI
+    getattr(team, f"list_{lost}")()
+    seen = seen_pod(team)
+    assert (mib(seen.demand), bool(seen.traits)) == (80 * GI, True)
