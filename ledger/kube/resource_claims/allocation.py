@@ -33,6 +33,10 @@ UNSHARED: Final = DeviceCondition(shared=False)
 """The condition of devices that one claim has alone: they have no consumed capacity."""
 
 
+CORES_MAX: Final = 2**20
+"""Most cores of one device of a vendor whose cards have no known number of cores."""
+
+
 class Allocated(msgspec.Struct, frozen=True):
     """The amounts that an allocated claim consumes, by resource, and its devices."""
 
@@ -129,13 +133,24 @@ def _unseen(
 ) -> DeviceAmounts:
     """Return the amounts of a device without a slice: the consumed ones, else the largest card."""
     if consumed is not None:
-        return requested_amounts(driver, consumed, world)
+        return _at_most_a_card(requested_amounts(driver, consumed, world), driver, world)
     condition = UNSHARED
     mapped = world.mapped(form.device_class_name) if form is not None else None
     if form is not None and isinstance(mapped, MappedClass):
         condition = both(both(mapped.condition, condition_of(form.selectors)), condition)
     each = device_bound(driver, condition, {}, world)
     return DeviceAmounts(None if each.unknown else each.memory, each.cores)
+
+
+def _at_most_a_card(
+    amounts: DeviceAmounts, driver: DriverMapping, world: ClaimWorld
+) -> DeviceAmounts:
+    """Return the amounts, none above the largest card: nothing else bounds a written status."""
+    memory, whole = amounts.memory, world.rules.by_name[driver.vendor].whole_cores
+    return DeviceAmounts(
+        None if memory is None else min(memory, world.supply.card_memory_max),
+        min(amounts.cores, whole or CORES_MAX),
+    )
 
 
 def _device(

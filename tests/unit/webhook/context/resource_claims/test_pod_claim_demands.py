@@ -21,6 +21,7 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.cluster_ports import Interrupted
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import GATE
+from ledger.kube.requests.confirmed_card_sizes import CARD_MEMORY_MAX
 from ledger.kube.requests.demand import NO_DEMAND
 
 MEMORY = "nvidia.com/gpumem"
@@ -173,6 +174,23 @@ def test_stored_pod_is_not_denied_beyond_what_amounts_can_be() -> None:
     assert amounts(team, claiming_pod("p", "huge")) == (6 * 10**11, 6 * 10**11)
     demand = team.demand(stored(claiming_pod("p", "huge")))
     assert (demand.amounts, demand.deferred, demand.unresolved) == ({}, {}, True)
+
+
+def test_stored_pod_is_charged_when_an_allocation_is_beyond_all_cards() -> None:
+    """Else the pod is invalid, and its charge ends."""
+    team = ClaimTeam()
+    claim = generated(claiming_pod())
+    result = {"request": "r", "driver": "hami-core-gpu.project-hami.io", "pool": "gone"}
+    consumed = {"device": "x", "consumedCapacity": {"memory": "9E", "cores": "9E"}}
+    claim["status"] = {"allocation": {"devices": {"results": [result | consumed]}}}
+    team.store.note_claim(read(claim))
+    demand = team.demand(stored(claiming_pod()))
+    assert not isinstance(demand, Denial)
+    assert demand.amounts == {
+        "nvidia.com/gpu": 1,
+        "nvidia.com/gpucores": 100,
+        MEMORY: CARD_MEMORY_MAX,
+    }
 
 
 def test_claim_that_can_never_be_allocated_counts_nothing() -> None:
