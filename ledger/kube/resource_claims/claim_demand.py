@@ -46,9 +46,6 @@ __all__ = ["ClaimBound", "ClaimWorld", "bound_of"]
 REMEMBERED_MAX: Final = 4_096
 """Bounds that one world keeps; a namespace makes many claims of one spec."""
 
-BASES_MAX: Final = 3
-"""Requests that the basis describes."""
-
 NAMED_MAX: Final = 8
 """Warnings, and unmapped classes, that a bound names.
 
@@ -113,8 +110,6 @@ class _Reading:
         self.unresolved = False
         self.warnings: dict[str, None] = {}
         self.unmapped: dict[str, None] = {}
-        self.admin = False
-        self.bases: list[str] = []
         self._bounds: dict[object, DeviceBound] = {}
 
     def request(self, request: ClaimRequest, field: str, spare: int) -> Amounts:
@@ -131,16 +126,11 @@ class _Reading:
 
     def bound(self, amounts: Amounts) -> ClaimBound:
         """Return the bound with the amounts of all requests."""
-        bases = self.bases[:BASES_MAX]
-        if len(self.bases) > BASES_MAX:
-            bases.append(f"{len(self.bases) - BASES_MAX} more requests")
         assumed = tuple(name for name in amounts if name in self.assumed)
         return ClaimBound(
             Demand(amounts, self.unknown_field, self.unknown, assumed, unresolved=self.unresolved),
             tuple(islice(self.warnings, NAMED_MAX)),
             tuple(islice(self.unmapped, NAMED_MAX)),
-            self.admin,
-            "; ".join(bases),
         )
 
     def _form(self, form: ClaimDeviceRequest, field: str, name: str, spare: int) -> Amounts:
@@ -149,8 +139,7 @@ class _Reading:
             self.denial = asked
             return {}
         if form.admin_access:
-            self.admin = True
-            return {}
+            return {}  # its allocation is recorded, and not charged
         mapped = self.world.mapped(form.device_class_name)
         if isinstance(mapped, Unmapped):
             self.unmapped[mapped.name] = None
@@ -186,7 +175,8 @@ class _Reading:
         amounts: Amounts = {}
         for driver, each in fitting or bounds:
             amounts = largest(amounts, self._amounts(driver, each, count, field, form))
-        self.bases.append(_basis(name, count, fitting, condition))
+        if not condition.exact and sum(len(each.candidates) for _, each in fitting) > 1:
+            self._warn(_over_all(name, count, fitting))
         return amounts
 
     def _of_drivers(
@@ -252,20 +242,13 @@ class _Reading:
         self.warnings[warning] = None
 
 
-def _basis(
-    name: str,
-    count: int,
-    fitting: Iterable[tuple[DriverMapping, DeviceBound]],
-    condition: DeviceCondition,
-) -> str:
-    """Return how a request was counted, as part of a sentence."""
-    drivers = [f"{len(each.candidates)} of {driver.driver}" for driver, each in fitting]
-    if not drivers:
-        return f"{shown(name)}: {count} as requested"
-    largest_of = f"{shown(name)}: {count} times the largest of {' and '.join(drivers)}"
-    if condition.exact:
-        return f"{largest_of} by kinds of devices"
-    return f"{largest_of} by kinds of devices, because not all selectors are evaluated"
+def _over_all(name: str, count: int, fitting: Iterable[tuple[DriverMapping, DeviceBound]]) -> str:
+    """Return the warning that a request counts over more devices than it may select."""
+    drivers = " and ".join(f"{len(each.candidates)} of {driver.driver}" for driver, each in fitting)
+    return (
+        f"the request {shown(name)} counts as {count} times the largest of {drivers} by kinds of"
+        " devices, because not all selectors are evaluated"
+    )
 
 
 def _too_many(requests: Sequence[ClaimRequest], least: Sequence[int]) -> Denial:

@@ -25,16 +25,13 @@ class ClaimBound(msgspec.Struct, frozen=True):
 
     `unmapped` are the first classes that may select GPUs and are not mapped. Their requests are not
     counted. The demand is unresolved if there are such classes, or if no device can satisfy a
-    request: stored objects then keep the admitted amounts. With `admin`, a request is for
-    administration and not counted. `basis` describes the devices that were considered. `warnings`
-    are sentences for the user, without a full stop.
+    request: stored objects then keep the admitted amounts. `warnings` are sentences for the user,
+    without a full stop.
     """
 
     demand: Demand
     warnings: tuple[str, ...] = ()
     unmapped: tuple[str, ...] = ()
-    admin: bool = False
-    basis: str = ""
 
 
 class ClaimWorld(msgspec.Struct, frozen=True, kw_only=True, dict=True):
