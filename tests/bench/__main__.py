@@ -25,6 +25,7 @@ NAMES = (
     "decisions",
     "recounts",
     "pod_creation",
+    "claims",
     "node_fit",
     "extender",
     "scheduling",
@@ -74,7 +75,7 @@ def main() -> int:
 
 
 def _measured(name: str, quick: bool) -> list[Result]:
-    package = "tests.bench" if name == "trips" else "tests.bench.measurements"
+    package = "tests.bench" if name in ("claims", "trips") else "tests.bench.measurements"
     measured: list[Result] = importlib.import_module(f"{package}.{name}").run(quick)
     return measured
 

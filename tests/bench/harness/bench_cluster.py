@@ -6,7 +6,7 @@ The binaries are those of the end-to-end tests: a folder named by KUBEBUILDER_AS
 import asyncio
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -44,10 +44,10 @@ class BenchCluster:
         thing = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.do(lambda cluster: cluster.must("POST", "/api/v1/namespaces", thing))
 
-    def limit(self, namespace: str, key: str, limit: int) -> None:
-        """Create a ResourceQuota of one key and wait until Kubernetes has its status."""
+    def limit(self, namespace: str, limits: dict[str, int]) -> None:
+        """Create a ResourceQuota of some keys and wait until Kubernetes has its status."""
         path = f"/api/v1/namespaces/{namespace}/resourcequotas"
-        hard = {key: str(limit)}
+        hard = {key: str(limit) for key, limit in limits.items()}
         thing = {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
@@ -105,7 +105,7 @@ class BenchCluster:
 
 
 @contextmanager
-def bench_cluster(folder: Path) -> Iterator[BenchCluster]:
+def bench_cluster(folder: Path, controller_flags: Sequence[str] = ()) -> Iterator[BenchCluster]:
     """Run a control plane for the block. Raises Skipped where there are no binaries."""
     assets = os.environ.get(ASSETS_VARIABLE)
     if not assets:
@@ -115,7 +115,7 @@ def bench_cluster(folder: Path) -> Iterator[BenchCluster]:
             " (tests/e2e/README.md says how to get one)"
         )
     folder.mkdir()
-    plane = ControlPlane(Path(assets), folder)
+    plane = ControlPlane(Path(assets), folder, controller_flags=controller_flags)
     plane.start()
     try:
         yield BenchCluster(plane)

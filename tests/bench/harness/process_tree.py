@@ -1,6 +1,7 @@
-"""Process tree: all living processes below this one, and their processor time together."""
+"""Process tree: all living processes below this one, and their processor time."""
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -11,26 +12,34 @@ _PARENT, _USER, _SYSTEM = 1, 11, 12
 
 def computed() -> float:
     """Return the processor seconds that the living descendants of this process have taken."""
-    fields = _living()
+    return sum(computed_by_program().values())
+
+
+def computed_by_program() -> Counter[str]:
+    """Return these processor seconds by the first 15 characters of the program's name."""
+    processes = _living()
     family, tree = {os.getpid()}, set[int]()
     while family:
         tree |= family
-        family = {pid for pid, values in fields.items() if int(values[_PARENT]) in family} - tree
-    ticks = sum(
-        int(fields[pid][_USER]) + int(fields[pid][_SYSTEM])
-        for pid in tree - {os.getpid()}
-        if pid in fields
-    )
-    return ticks / os.sysconf("SC_CLK_TCK")
+        family = {
+            pid for pid, (_, values) in processes.items() if int(values[_PARENT]) in family
+        } - tree
+    ticks = Counter[str]()
+    for pid in (tree - {os.getpid()}) & processes.keys():
+        program, values = processes[pid]
+        ticks[program] += int(values[_USER]) + int(values[_SYSTEM])
+    per_second = os.sysconf("SC_CLK_TCK")
+    return Counter({program: count / per_second for program, count in ticks.items()})
 
 
-def _living() -> dict[int, list[str]]:
-    """Return the fields of every process after its name, by id."""
-    fields = {}
+def _living() -> dict[int, tuple[str, list[str]]]:
+    """Return every process's name and the fields after it, by id."""
+    processes = {}
     for folder in _PROC.iterdir():
         if folder.name.isdigit():
             try:
-                fields[int(folder.name)] = (folder / "stat").read_text().rpartition(")")[2].split()
+                name, _, fields = (folder / "stat").read_text().rpartition(")")
             except OSError:  # it has ended meanwhile
                 continue
-    return fields
+            processes[int(folder.name)] = (name.partition("(")[2], fields.split())
+    return processes

@@ -1,4 +1,4 @@
-"""Pod clients: each posts one pod after the other to an API server, on a connection of its own.
+"""Clients: each posts one pod, or claim, after the other to an API server, on its own connection.
 
 They run in a separate process and read only the status of an answer, so that the measurement is of
 the API server and its webhooks.
@@ -13,6 +13,7 @@ from typing import Final
 
 from ledger.runtime import gc_tuning
 from tests.bench.objects.fleet import Template
+from tests.e2e.harness.cluster import Manifest
 from tests.e2e.objects.pods import CARDS, pod
 
 CLIENTS: Final = 32
@@ -21,9 +22,12 @@ ANSWER_BYTES_MAX: Final = 2**20
 
 SCHEDULER: Final = "gpuledger-scheduler"
 
-CREATED, FORBIDDEN, CONFLICT = 201, 403, 409
+OK, CREATED, FORBIDDEN, CONFLICT = 200, 201, 403, 409
 
-_NAME: Final = "{{name}}"
+NAME: Final = "{{name}}"
+OWNER: Final = "{{owner}}"
+"""Marks in a template: the object's name, and the uid of the pod that owns it."""
+
 _LAST_CHUNK: Final = b"\r\n0\r\n\r\n"
 _LENGTH: Final = b"content-length: "
 
@@ -44,30 +48,61 @@ async def post(
     Raises AssertionError when the API server gave any other answer than created, forbidden or
     conflict.
     """
-    template = pod(_NAME)
+    template = pod(NAME)
     if not complete:
         template["spec"]["schedulerName"] = SCHEDULER
         del template["spec"]["containers"][0]["resources"]["limits"][CARDS]
-    numbers = range(first, first + count)
-    requests = _requests(address, token, namespace, Template(template), numbers)
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    objects = {f"p-{number}": "" for number in range(first, first + count)}
+    return await post_each(address, ca, token, path=path, template=template, objects=objects)
+
+
+async def post_each(
+    address: str,
+    ca: str,
+    token: str,
+    *,
+    path: str,
+    template: Manifest,
+    objects: dict[str, str],
+    part: str = "",
+) -> dict[str, float]:
+    """Create an object of each name; the template has marks for the name and an owner's uid.
+
+    With `part`, the template is merged into that part of an object that is there, such as "status".
+
+    Returns and raises like `post`.
+    """
+    filled = Template(template)
+    requests = [
+        _request(
+            *(("PATCH", f"{path}/{name}/{part}") if part else ("POST", path)),
+            host=address,
+            token=token,
+            body=filled.filled({NAME.encode(): name.encode(), OWNER.encode(): owner.encode()}),
+        )
+        for name, owner in objects.items()
+    ]
     host, _, port = address.partition(":")
     trusted = ssl.create_default_context(cafile=ca)
     connections = [
         await asyncio.open_connection(host, int(port), ssl=trusted, limit=ANSWER_BYTES_MAX)
         for _ in range(CLIENTS)
     ]
+    waiting = iter(requests)
     gc_tuning.freeze_existing()
     answers: Counter[int] = Counter()
     started = time.perf_counter()
-    await asyncio.gather(*(_client(*connection, requests, answers) for connection in connections))
+    await asyncio.gather(*(_client(*connection, waiting, answers) for connection in connections))
     seconds = time.perf_counter() - started
     for _, writer in connections:
         writer.close()
-    known = answers[CREATED] + answers[FORBIDDEN] + answers[CONFLICT]
-    assert known == count, f"answers by status: {dict(answers)}"
+    known = answers[OK] + answers[CREATED] + answers[FORBIDDEN] + answers[CONFLICT]
+    assert known == len(objects), f"answers by status: {dict(answers)}"
     return {
         "seconds": seconds,
         "created": answers[CREATED],
+        "changed": answers[OK],
         "forbidden": answers[FORBIDDEN],
         "conflicts": answers[CONFLICT],
     }
@@ -96,17 +131,12 @@ async def _status(reader: asyncio.StreamReader) -> int:
     return int(head.split(b" ", 2)[1])
 
 
-def _requests(
-    address: str, token: str, namespace: str, template: Template, numbers: range
-) -> Iterator[bytes]:
-    """Return whole HTTP requests, made beforehand."""
-    made = []
-    for number in numbers:
-        body = template.filled({_NAME.encode(): b"p-%d" % number})
-        head = (
-            f"POST /api/v1/namespaces/{namespace}/pods HTTP/1.1\r\nHost: {address}\r\n"
-            f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-            f"Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        made.append(head.encode() + body)
-    return iter(made)
+def _request(method: str, path: str, *, host: str, token: str, body: bytes) -> bytes:
+    """Return a whole HTTP request."""
+    kind = "application/json" if method == "POST" else "application/merge-patch+json"
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n"
+        f"Authorization: Bearer {token}\r\nContent-Type: {kind}\r\n"
+        f"Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body

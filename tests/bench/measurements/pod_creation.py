@@ -208,7 +208,7 @@ def _open(on: BenchCluster, sizes: Sizes, floor: PermissiveProcess) -> None:
         for namespace in sizes.namespaces(way):
             on.make_namespace(namespace)
             if way in KEYS:
-                on.limit(namespace, KEYS[way], sizes.limit)
+                on.limit(namespace, {KEYS[way]: sizes.limit})
     on.register(floor.configurations("pair", sizes.namespaces(PAIR)))
     on.register(floor.configurations("single", sizes.namespaces(SINGLE), mutating=False))
     on.do(lambda cluster: grant_service(cluster, RIGHTS))

@@ -51,12 +51,14 @@ class ControlPlane:
         controllers: str = CONTROLLERS,
         *,
         api_server_flags: Sequence[str] = (),
+        controller_flags: Sequence[str] = (),
     ) -> None:
         """With another user than usual as `controllers`, every controller acts as that user.
 
-        `api_server_flags` are further flags of the API server.
+        The flags are further flags of the API server and of the controller manager.
         """
         self._controllers, self._api_server_flags = controllers, api_server_flags
+        self._controller_flags = controller_flags
         self._identities = {controllers: "system:masters"} | _IDENTITIES
         self.folder = folder
         self.url = f"https://127.0.0.1:{free_port()}"
@@ -181,6 +183,7 @@ class ControlPlane:
             f"--secure-port={port}",
             f"--cert-dir={certificates}",
             f"--service-account-private-key-file={self.folder / 'sa.key'}",
+            *self._controller_flags,
         )
         certificate = certificates / "kube-controller-manager.crt"
         manager.wait_healthy(f"https://127.0.0.1:{port}/healthz", certificate, READY_SECONDS)
