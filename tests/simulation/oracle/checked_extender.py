@@ -64,8 +64,14 @@ class CheckedExtender:
         position, pod = self._view.state.position, args.pod
         if pod is None or position >= len(self._checker.cards):
             return answer
-        cluster = self._extender.inventory.cluster
+        cluster, meta = self._extender.inventory.cluster, pod.metadata
+        # A writer decides ahead of its log. The oracle checks this placement with its event.
+        held = self._view.state.cards_held(
+            f"{cluster}/{meta.namespace}", f"pods/{meta.name}", meta.uid
+        )
         for node in answer.node_names or ():
+            if held is not None and held.node == f"{cluster}/{node}":
+                continue
             for problem in unfit(self._checker.cards[position], pod, cluster, node):
                 self._checker.fail(RULE, f"{verb} at {position} returns {node}: {problem}")
         return answer

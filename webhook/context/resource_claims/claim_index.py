@@ -72,7 +72,7 @@ class ClaimIndex:
         self._by_address: dict[tuple[str, str], str] = {}
         self._reviewed: dict[str, float] = {}
         self.rejected = 0
-        """Claims that the full index did not take."""
+        """Claims that the full index did not take since the last list."""
 
     def __len__(self) -> int:
         """Return the number of claims."""
@@ -115,6 +115,7 @@ class ClaimIndex:
     def relist(self, claims: Iterable[ResourceClaim]) -> None:
         """Replace all claims by those of a list, except recently reviewed ones."""
         self._expire()
+        self.rejected = 0
         listed = {claim.metadata.uid: claim for claim in claims}
         for uid in [uid for uid in self._by_uid if uid not in listed]:
             if uid not in self._reviewed:

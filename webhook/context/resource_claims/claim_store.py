@@ -48,7 +48,7 @@ from webhook.context.owner_chain import StateSource
 from webhook.context.read_deadline import read_deadline
 from webhook.context.resource_claims import pod_claim_demands
 from webhook.context.resource_claims.claim_denials import undecided_denial
-from webhook.context.resource_claims.claim_index import EXTENDED, ClaimIndex
+from webhook.context.resource_claims.claim_index import CLAIMS_MAX, EXTENDED, ClaimIndex
 from webhook.context.resource_claims.named_objects import NOT_LISTED, NamedObjects
 from webhook.context.resource_claims.reviewed_pods import ReviewedPods
 from webhook.context.resource_claims.slice_feed import SliceFeed
@@ -192,7 +192,10 @@ class ClaimStore:
         """Return the watches that do not work, each with its reason."""
         if self._cluster is None:
             return []
+        rejected = self.claims.rejected
+        surplus = f"{rejected} beyond {CLAIMS_MAX} are not kept" if rejected else ""
         sources = (
+            (CLAIMS, surplus),
             (CLAIM_TEMPLATES, self.templates.problem),
             (DEVICE_CLASSES, self.classes.problem),
             (RESOURCE_SLICES, self.slices.problem),

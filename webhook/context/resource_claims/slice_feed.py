@@ -43,49 +43,55 @@ class SliceFeed:
         self.supply: Final = supply
         self.set_offered: SetOffered = _ignore_offered
         self.listed: Final = asyncio.Event()
-        self.problem = NOT_LISTED
+        self._interrupted = NOT_LISTED
+        self._kept: set[str] = set()
+        self._left: dict[str, bool] = {}
+
+    @property
+    def problem(self) -> str:
         """Why the supply is not current, empty if it is."""
-        self._names: set[str] = set()
+        if self._interrupted or not self._left:
+            return self._interrupted
+        unreadable = [name for name, is_unreadable in self._left.items() if is_unreadable]
+        if unreadable:
+            return f"{len(unreadable)} slices cannot be read, such as {unreadable[0]}"
+        return f"only {SLICES_MAX} of {SLICES_MAX + len(self._left)} slices are kept"
 
     def take(self, change: Change[KeptSlice]) -> None:
         """Apply a change of the watch."""
         if isinstance(change, Interrupted):
-            self.problem = "" if change.absent else change.reason
-            if change.absent:
-                self._relist([])
-                self._pass_on()
-                self.listed.set()
-            return
-        self.problem = ""
+            self._interrupted = "" if change.absent else change.reason
+            if not change.absent:
+                return
+            change = Listed(0, [])
+        self._interrupted = ""
         if isinstance(change, Listed):
             self._relist(change.objects)
         elif isinstance(change, Changed):
             self._change(change.object, deleted=change.deleted)
-        self._pass_on()
-        self.listed.set()
-
-    def _pass_on(self) -> None:
         for node in self.supply.take_changed_nodes():
             self.set_offered(node, self.supply.uuids(node))
+        self.listed.set()
 
     def _relist(self, slices: list[KeptSlice]) -> None:
         read = [item for _, item in slices if item is not None]
-        if len(read) < len(slices):
-            self.problem = f"{len(slices) - len(read)} slices cannot be read"
-        elif len(read) > SLICES_MAX:
-            self.problem = f"only {SLICES_MAX} of {len(read)} slices are kept"
-        self._names = {item.metadata.name for item in read[:SLICES_MAX]}
-        self.supply.relist(read[:SLICES_MAX])
+        kept, surplus = read[:SLICES_MAX], read[SLICES_MAX:]
+        # True for a slice that cannot be read, False for one that there is no room for.
+        self._left = {meta.name: True for meta, item in slices if item is None}
+        self._left |= {item.metadata.name: False for item in surplus}
+        self._kept = {item.metadata.name for item in kept}
+        self.supply.relist(kept)
 
-    def _change(self, kept: KeptSlice, *, deleted: bool) -> None:
-        meta, item = kept
+    def _change(self, seen: KeptSlice, *, deleted: bool) -> None:
+        meta, item = seen
+        self._left.pop(meta.name, None)
         if deleted or item is None:
-            self._names.discard(meta.name)
+            self._kept.discard(meta.name)
             self.supply.drop_slice(meta.name)
-            if item is None:
-                self.problem = f"slice {meta.name} cannot be read"
-        elif meta.name in self._names or len(self._names) < SLICES_MAX:
-            self._names.add(meta.name)
+            if not deleted:
+                self._left[meta.name] = True
+        elif meta.name in self._kept or len(self._kept) < SLICES_MAX:
+            self._kept.add(meta.name)
             self.supply.take_slice(item)
         else:
-            self.problem = f"only {SLICES_MAX} slices are kept"
+            self._left[meta.name] = False

@@ -23,6 +23,7 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import GATE
 from ledger.kube.requests.confirmed_card_sizes import CARD_MEMORY_MAX
 from ledger.kube.requests.demand import NO_DEMAND
+from webhook.context.resource_claims import claim_index
 
 MEMORY = "nvidia.com/gpumem"
 GIVEN = {
@@ -225,6 +226,17 @@ async def test_store_waits_for_its_lists_until_a_deadline() -> None:
     problem = await team.store.wait_listed(0.0)
     assert problem == "deviceclasses.resource.k8s.io: deviceclasses is forbidden"
     assert problem in team.context.problems()
+
+
+def test_claims_beyond_the_bound_are_a_problem_until_the_next_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(claim_index, "CLAIMS_MAX", 0)
+    team = ClaimTeam()
+    team.store.note_claim(read(generated(claiming_pod())))
+    assert team.store.problems() == ["resourceclaims.resource.k8s.io: 1 beyond 200000 are not kept"]
+    team.store.relist_claims(())
+    assert team.store.problems() == []
 
 
 def test_world_changes_with_classes_and_rules() -> None:

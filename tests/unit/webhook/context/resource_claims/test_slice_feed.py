@@ -5,7 +5,7 @@ import pytest
 from support.claims.claim_reviews import DRIVER, resource_slice
 from support.fakes.owner_cluster import Manifest
 
-from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed
+from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed, Reached
 from ledger.kube.api.objects import Workload
 from ledger.kube.resource_claims.device_classes import class_mapping
 from ledger.kube.resource_claims.device_supply import DeviceSupply
@@ -49,10 +49,24 @@ def test_interrupted_watch_keeps_slices_and_an_absent_one_none(feed: SliceFeed) 
 def test_slice_that_cannot_be_read_is_dropped_and_reported(feed: SliceFeed) -> None:
     odd = kept({**resource_slice("n1"), "spec": {"devices": 7}})
     feed.take(Listed(1, [odd, kept(resource_slice("n2"))]))
-    assert (pools(feed), feed.problem) == (["n2"], "1 slices cannot be read")
+    unread = "1 slices cannot be read, such as n1-slice"
+    assert (pools(feed), feed.problem) == (["n2"], unread)
     feed.take(Listed(2, [kept(resource_slice("n1"))]))
     feed.take(Changed(3, odd))
-    assert (pools(feed), feed.problem) == ([], "slice n1-slice cannot be read")
+    assert (pools(feed), feed.problem) == ([], unread)
+
+
+def test_unread_slice_is_reported_until_it_is_read_or_gone(feed: SliceFeed) -> None:
+    odd = kept({**resource_slice("n1"), "spec": {"devices": 7}})
+    feed.take(Listed(1, [odd]))
+    feed.take(Changed(2, kept(resource_slice("n2"))))
+    feed.take(Reached(3))
+    assert feed.problem.startswith("1 slices cannot be read")
+    feed.take(Changed(4, kept(resource_slice("n1"))))
+    assert feed.problem == ""
+    feed.take(Changed(5, odd))
+    feed.take(Changed(6, odd, deleted=True))
+    assert feed.problem == ""
 
 
 def test_slices_are_bounded(feed: SliceFeed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +75,6 @@ def test_slices_are_bounded(feed: SliceFeed, monkeypatch: pytest.MonkeyPatch) ->
     feed.take(Listed(1, both))
     assert (pools(feed), feed.problem) == (["n1"], "only 1 of 2 slices are kept")
     feed.take(Changed(2, both[1]))
-    assert (pools(feed), feed.problem) == (["n1"], "only 1 slices are kept")
+    assert (pools(feed), feed.problem) == (["n1"], "only 1 of 2 slices are kept")
     feed.take(Changed(3, both[0]))
     assert pools(feed) == ["n1"]
