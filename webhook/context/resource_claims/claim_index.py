@@ -123,18 +123,14 @@ class ClaimIndex:
         for claim in listed.values():
             self.note(claim)
 
-    def of_uid(self, uid: str) -> ResourceClaim | None:
-        """Return the claim of a uid, None if it is not known."""
-        return self._by_uid.get(uid)
-
     def of_name(self, namespace: str, name: str) -> ResourceClaim | None:
         """Return the claim of a name, None if it is not known."""
+        self._expire()
         return self._by_uid.get(self._by_address.get((namespace, name), ""))
 
     def at(self, place: Place) -> tuple[ResourceClaim, ...]:
         """Return the claims that name a pod's claim, in the order in which they became known."""
-        if self._reviewed:
-            self._expire()
+        self._expire()
         return tuple(self._by_place.get(place, _NO_CLAIMS).values())
 
     def is_reviewed_only(self, uid: str) -> bool:
@@ -163,9 +159,8 @@ class ClaimIndex:
             self._by_place.setdefault(place, {})[meta.uid] = claim
 
     def _expire(self) -> None:
-        oldest = self._clock() - REVIEWED_SECONDS
         while self._reviewed:
             uid, since = next(iter(self._reviewed.items()))
-            if since > oldest:
+            if since > self._clock() - REVIEWED_SECONDS:
                 return
             self.drop(uid)

@@ -55,22 +55,22 @@ def test_owner_other_than_a_controlling_pod_gives_no_place(field: str) -> None:
     assert place_of(read(manifest)) is None
 
 
-def test_claims_are_found_by_uid_name_and_place(index: ClaimIndex) -> None:
+def test_claims_are_found_by_name_and_place(index: ClaimIndex) -> None:
     index.note(claim("a"))
     index.note(claim("b"))
     assert names(index) == ["a", "b"]
-    assert index.of_uid("u-a") == index.of_name("team", "a") == claim("a")
+    assert index.of_name("team", "a") == claim("a")
     index.drop("u-a")
     index.drop("u-other")
     assert names(index) == ["b"]
-    assert index.of_uid("u-a") is index.of_name("team", "a") is None
+    assert index.of_name("team", "a") is None
 
 
 def test_claim_moves_when_its_references_change(index: ClaimIndex) -> None:
     index.note(claim("a"))
     index.note(claim("a", annotations={}))
     assert names(index) == []
-    assert index.of_uid("u-a") is not None
+    assert index.of_name("team", "a") is not None
     index.drop("u-a")
     assert len(index) == 0
 
@@ -104,6 +104,7 @@ def test_reviewed_claim_is_forgotten_unless_the_watch_shows_it(
     index.note(claim("b"))
     assert [index.is_reviewed_only(uid) for uid in ("u-a", "u-b")] == [True, False]
     clock.now += claim_index.REVIEWED_SECONDS
+    assert index.of_name("team", "a") is None
     assert names(index) == ["b"]
 
 
