@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+from support.claims.claim_settlement import pod_is_charged, settled_claims
 from support.fakes.claimed_cluster import (
     BOUND,
     RED,
     make_claim,
     make_pod,
     make_template,
-    pod_charge,
     reserve_key,
     serve_claims,
     show_claim,
@@ -118,15 +118,11 @@ async def test_claims_are_listed_when_changes_follow_a_list_after_absence():
 
 
 async def test_pod_and_named_claim_are_charged_once_when_both_are_unreviewed():
-    async with full_world(settle_seconds=4) as world:
-        serve_claims(world)
-        make_template(world)
-        async with settling(world):
-            await world.synced()
-            pod = make_pod(world, "p")
-            make_claim(world, "c", pod)
-            await asyncio.sleep(2)
-            show_claim(world, "p", "c")
-            await world.until(lambda: pod_charge(world, "p") == BOUND)
-            await asyncio.sleep(10)
-            assert world.root(f"{CLAIMS.name}/c") is None
+    async with settled_claims() as world:
+        pod = make_pod(world, "p")
+        make_claim(world, "c", pod)
+        await asyncio.sleep(2)
+        show_claim(world, "p", "c")
+        await pod_is_charged(world, BOUND)
+        await asyncio.sleep(10)
+        assert world.root(f"{CLAIMS.name}/c") is None

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from support.claims.claim_settlement import claim_is_charged, settled_claims
 from support.fakes.apiserver import pod_body
 from support.fakes.claimed_cluster import (
     BOUND,
@@ -31,97 +32,79 @@ KEY = f"{CLAIMS.name}/c"
 
 
 async def test_claim_is_committed_settled_and_released():
-    async with full_world() as world:
-        serve_claims(world)
-        async with settling(world):
-            await world.synced()
-            await reserve_key(world, KEY, "u")
-            make_claim(world, "c", uid="u")
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == BOUND)
-            allocate(world, "c")
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == GIVEN)
-            assert devices_of(claim_entry(world, "c")) == [("c", "gpu-0")]
-            deallocate(world, "c")
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == BOUND)
-            assert devices_of(claim_entry(world, "c")) == []
-            world.server.delete(CLAIMS.name, "red", "c")
-            await world.until(lambda: claim_entry(world, "c") is None)
-            assert world.state.ended["u"].cause == Cause.DELETED
-            assert not world.drift
+    async with settled_claims() as world:
+        await reserve_key(world, KEY, "u")
+        make_claim(world, "c", uid="u")
+        await claim_is_charged(world, "c", BOUND)
+        allocate(world, "c")
+        await claim_is_charged(world, "c", GIVEN)
+        assert devices_of(claim_entry(world, "c")) == [("c", "gpu-0")]
+        deallocate(world, "c")
+        await claim_is_charged(world, "c", BOUND)
+        assert devices_of(claim_entry(world, "c")) == []
+        world.server.delete(CLAIMS.name, "red", "c")
+        await world.until(lambda: claim_entry(world, "c") is None)
+        assert world.state.ended["u"].cause == Cause.DELETED
+        assert not world.drift
 
 
 async def test_claim_is_charged_once_when_several_pods_name_it():
-    async with full_world(settle_seconds=4) as world:
-        serve_claims(world)
-        async with settling(world):
-            await world.synced()
-            make_claim(world, "c")
-            named = [{"name": "g", "resourceClaimName": "c"}]
-            for name in ("p", "q"):
-                make_pod(world, name, resourceClaims=named)
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == BOUND)
-            await asyncio.sleep(12)
-            assert world.entry("p") is None
-            assert world.entry("q") is None
-            assert world.drift == {Cause.UNRESERVED: 1}
+    async with settled_claims() as world:
+        make_claim(world, "c")
+        named = [{"name": "g", "resourceClaimName": "c"}]
+        for name in ("p", "q"):
+            make_pod(world, name, resourceClaims=named)
+        await claim_is_charged(world, "c", BOUND)
+        await asyncio.sleep(12)
+        assert world.entry("p") is None
+        assert world.entry("q") is None
+        assert world.drift == {Cause.UNRESERVED: 1}
 
 
 async def test_consumers_of_a_claim_send_no_command():
-    async with full_world() as world:
-        serve_claims(world)
-        async with settling(world):
-            await world.synced()
-            make_claim(world, "c")
-            allocate(world, "c")
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == GIVEN)
-            before = len(world.asked)
-            for number in range(20):
-                reserved = [{"resource": "pods", "name": f"p{number}", "uid": "u"}]
-                world.server.update(CLAIMS.name, "red", "c", status={"reservedFor": reserved})
-            await asyncio.sleep(2)
-            assert len(world.asked) == before
+    async with settled_claims() as world:
+        make_claim(world, "c")
+        allocate(world, "c")
+        await claim_is_charged(world, "c", GIVEN)
+        before = len(world.asked)
+        for number in range(20):
+            reserved = [{"resource": "pods", "name": f"p{number}", "uid": "u"}]
+            world.server.update(CLAIMS.name, "red", "c", status={"reservedFor": reserved})
+        await asyncio.sleep(2)
+        assert len(world.asked) == before
 
 
 async def test_unwritten_claim_is_released_by_proof():
-    async with full_world(settle_seconds=5) as world:
-        serve_claims(world)
-        async with settling(world):
-            await world.synced()
-            await reserve_key(world, KEY, "u")
-            await world.until(lambda: claim_entry(world, "c") is None)
-            assert world.state.ended["u"].cause == Cause.ABSENT
+    async with settled_claims(settle_seconds=5) as world:
+        await reserve_key(world, KEY, "u")
+        await world.until(lambda: claim_entry(world, "c") is None)
+        assert world.state.ended["u"].cause == Cause.ABSENT
 
 
 async def test_unwritten_claim_is_released_when_another_has_its_name():
-    async with full_world(settle_seconds=5) as world:
-        serve_claims(world)
-        async with settling(world):
-            await world.synced()
-            await reserve_key(world, KEY, "first")
-            make_claim(world, "c", uid="first")
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == BOUND)
-            await reserve_key(world, KEY, "second")
-            assert len(claim_entry(world, "c").holds) == 1
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == BOUND)
-            assert claim_entry(world, "c").committed.uid == "first"
+    async with settled_claims(settle_seconds=5) as world:
+        await reserve_key(world, KEY, "first")
+        make_claim(world, "c", uid="first")
+        await claim_is_charged(world, "c", BOUND)
+        await reserve_key(world, KEY, "second")
+        assert len(claim_entry(world, "c").holds) == 1
+        await claim_is_charged(world, "c", BOUND)
+        assert claim_entry(world, "c").committed.uid == "first"
 
 
 @pytest.mark.parametrize("served", [True, False])
 async def test_time_alone_releases_no_claim_without_a_list(served):
-    async with full_world(settle_seconds=1) as world:
-        serve_claims(world)
-        async with settling(world):
-            await world.synced()
-            await reserve_key(world, KEY, "u")
-            if served:
-                world.server.failing = ClusterUnavailable("etcd is down")
-            else:
-                del world.cluster.kinds[CLAIMS.name]
-            await asyncio.sleep(10)
-            assert claim_entry(world, "c").holds
-            world.server.failing = None
-            world.cluster.kinds[CLAIMS.name] = CLAIMS
-            await world.until(lambda: claim_entry(world, "c") is None)
+    async with settled_claims(settle_seconds=1) as world:
+        await reserve_key(world, KEY, "u")
+        if served:
+            world.server.failing = ClusterUnavailable("etcd is down")
+        else:
+            del world.cluster.kinds[CLAIMS.name]
+        await asyncio.sleep(10)
+        assert claim_entry(world, "c").holds
+        world.server.failing = None
+        world.cluster.kinds[CLAIMS.name] = CLAIMS
+        await world.until(lambda: claim_entry(world, "c") is None)
 
 
 async def test_changes_during_a_gap_are_recounted():
@@ -131,8 +114,8 @@ async def test_changes_during_a_gap_are_recounted():
             await world.synced()
             for name in ("stays", "goes"):
                 make_claim(world, name, uid=f"uid-of-{name}")
-            await world.until(lambda: charge_of(claim_entry(world, "stays")) == BOUND)
-            await world.until(lambda: charge_of(claim_entry(world, "goes")) == BOUND)
+            await claim_is_charged(world, "stays", BOUND)
+            await claim_is_charged(world, "goes", BOUND)
         world.server.delete(CLAIMS.name, "red", "goes")
         make_claim(world, "comes")
         allocate(world, "stays")
@@ -145,18 +128,15 @@ async def test_changes_during_a_gap_are_recounted():
 
 
 async def test_charges_stay_when_claims_are_no_longer_served():
-    async with full_world(recount_seconds=5) as world:
-        serve_claims(world)
-        async with settling(world):
-            await world.synced()
-            make_claim(world, "c", uid="u")
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == BOUND)
-            del world.cluster.kinds[CLAIMS.name]
-            await asyncio.sleep(12)
-            assert charge_of(claim_entry(world, "c")) == BOUND
-            world.cluster.kinds[CLAIMS.name] = CLAIMS
-            allocate(world, "c")
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == GIVEN)
+    async with settled_claims(recount_seconds=5) as world:
+        make_claim(world, "c", uid="u")
+        await claim_is_charged(world, "c", BOUND)
+        del world.cluster.kinds[CLAIMS.name]
+        await asyncio.sleep(12)
+        assert charge_of(claim_entry(world, "c")) == BOUND
+        world.cluster.kinds[CLAIMS.name] = CLAIMS
+        allocate(world, "c")
+        await claim_is_charged(world, "c", GIVEN)
 
 
 async def test_cluster_without_claims_is_settled_as_before():
@@ -186,7 +166,7 @@ async def test_claim_that_cannot_be_read_stops_no_other_claim(listed):
             await world.synced()
             if not listed:
                 write()
-            await world.until(lambda: charge_of(claim_entry(world, "good")) == BOUND)
+            await claim_is_charged(world, "good", BOUND)
             what = f"{CLAIMS.name} red/bad: not taken in, ValidationError"
             await world.until(
                 lambda: any(line.startswith(what) for line in world.settlement.warnings())
@@ -205,20 +185,17 @@ async def test_claims_are_charged_where_a_policy_reviews_nothing():
         async with settling(world):
             await world.synced()
             make_claim(world, "c")
-            await world.until(lambda: charge_of(claim_entry(world, "c")) == BOUND)
+            await claim_is_charged(world, "c", BOUND)
             assert world.drift == {UNENFORCED: 1}
 
 
 async def test_invalid_claim_is_named_and_charged_nothing():
-    async with full_world() as world:
-        serve_claims(world)
-        async with settling(world):
-            await world.synced()
-            body = {"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": 2**63 - 1}
-            spec = {"devices": {"requests": [{"name": "g", "exactly": body}]}}
-            world.server.create(CLAIMS.name, "red", {"metadata": {"name": "huge"}, "spec": spec})
-            await world.until(lambda: world.settlement.invalid_objects == 1)
-            assert claim_entry(world, "huge") is None
+    async with settled_claims() as world:
+        body = {"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": 2**63 - 1}
+        spec = {"devices": {"requests": [{"name": "g", "exactly": body}]}}
+        world.server.create(CLAIMS.name, "red", {"metadata": {"name": "huge"}, "spec": spec})
+        await world.until(lambda: world.settlement.invalid_objects == 1)
+        assert claim_entry(world, "huge") is None
 
 
 async def test_unused_claims_are_reported_after_a_day():
