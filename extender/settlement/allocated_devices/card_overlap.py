@@ -111,7 +111,7 @@ def overlaps_on(state: State, node: str, offered: frozenset[str]) -> Iterator[Ca
             claimed.setdefault(uuid, []).append(name)
     for uuid in sorted(placed.keys() & offered):
         yield CardOverlap(OFFERED, node, uuid, _named(placed[uuid]))
-    for uuid in sorted(claimed):
+    for uuid in sorted(claimed.keys() - lost):
         if _is_overfull(state, node, uuid):
             names = [*claimed[uuid], *placed.get(uuid, ())]
             yield CardOverlap(OVERFULL, node, uuid, _named(names))

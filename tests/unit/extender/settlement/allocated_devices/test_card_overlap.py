@@ -84,3 +84,14 @@ async def test_warnings_name_three_cards_and_count_the_others(site: DeviceSite):
     await site.overlaps.look()
     assert len(site.overlaps.warnings()) == 4
     assert site.overlaps.warnings()[-1] == "and 1 more cards overlap"
+
+
+async def test_lost_card_with_an_allocation_does_not_drift(site: DeviceSite):
+    """Its limits are 0, because its node announces it no longer, and its claim stays on it."""
+    await site.announce("GPU-0", "GPU-1")
+    await site.observe(CLAIM, device())
+    await site.settled()
+    await site.announce("GPU-1")
+    await site.overlaps.look()
+    assert site.placed(CLAIM) is not None
+    assert site.overlaps.standing == ()
