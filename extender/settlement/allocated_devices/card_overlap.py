@@ -58,9 +58,10 @@ class CardOverlaps:
         self.standing: tuple[CardOverlap, ...] = ()
         self._context, self._offered = context, offered
         self._with_claims: dict[str, None] = {}
+        self._has_looked = False
 
     def follow(self, event: AnyEvent) -> None:
-        """Take note of a node with an allocation."""
+        """Take note of a node with a new allocation."""
         if isinstance(event, Placed) and is_of_claims(event.parts):
             self._with_claims[event.node] = None
 
@@ -69,6 +70,9 @@ class CardOverlaps:
         stride, state = CooperativeYield(), self._context.view.state
         before = {overlap[:3] for overlap in self.standing}
         standing: list[CardOverlap] = []
+        if not self._has_looked:
+            await self._find(state, stride)
+            self._has_looked = True
         for node in self._nodes(state):
             await stride.step()
             standing += overlaps_on(state, node, self._offered.of(local_name(node)))
@@ -87,6 +91,13 @@ class CardOverlaps:
         more = len(self.standing) - len(named)
         return [*named, f"and {more} more cards overlap"] if more else named
 
+    async def _find(self, state: State, stride: CooperativeYield) -> None:
+        """Take note of the nodes with allocations that an earlier active replica placed."""
+        for node in [name for name in state.residents if self._context.owns(name)]:
+            await stride.step()
+            if any(is_of_claims(placed.parts) for _, _, placed in residents(state, node)):
+                self._with_claims[node] = None
+
     def _nodes(self, state: State) -> list[str]:
         """Return the nodes with offered cards or allocations, and with any pod on a card."""
         for node in [node for node in self._with_claims if not state.residents.get(node)]:
@@ -101,8 +112,13 @@ class CardOverlaps:
 
 
 def overlaps_on(state: State, node: str, offered: frozenset[str]) -> Iterator[CardOverlap]:
-    """Yield the overlaps on the cards of a node, by its qualified name, at most two of a card."""
+    """Yield the overlaps on the cards of a node, by its qualified name, at most two of a card.
+
+    A card that its node no longer announces has no size, so it is never overfull.
+    """
     placed, claimed = dict[str, list[str]](), dict[str, list[str]]()
+    known = state.nodes.get(node)
+    lost = {card.uuid for card in known.lost} if known is not None else frozenset()
     for namespace, key, placement in residents(state, node):
         name = f"{local_name(namespace)}/{key.partition('/')[2]}"
         for uuid in cards.uuids(other_parts(placement.parts)):

@@ -95,3 +95,13 @@ async def test_lost_card_with_an_allocation_does_not_drift(site: DeviceSite):
     await site.overlaps.look()
     assert site.placed(CLAIM) is not None
     assert site.overlaps.standing == ()
+
+
+async def test_new_active_replica_finds_overlaps_of_before(site: DeviceSite):
+    await site.announce("GPU-0")
+    await site.place("p", Share("GPU-0", 12_000, 10))
+    await site.observe(CLAIM, device())
+    await site.settled()
+    site.begin()
+    await site.overlaps.look()
+    assert [item.kind for item in site.overlaps.standing] == ["overfull"]
