@@ -17,7 +17,6 @@ from webhook.admission.explanation import Explanation
 REASONS_MAX: Final = 20
 """Most reasons in a summary, the most frequent first."""
 
-
 CLAIMS_NAMED_MAX: Final = 4
 """Resource claims of a pod that a sentence names."""
 
@@ -73,6 +72,10 @@ class PodFit(msgspec.Struct, frozen=True):
     reasons: list[ReasonCount] = []
     claims: tuple[str, ...] = ()
 
+    def is_undecided(self) -> bool:
+        """Return whether it fits, but for its resource claims, which are not tried."""
+        return bool(self.claims) and (self.fitting > 0 or not self.total)
+
     def untried(self) -> str:
         """Return the sentence about resource claims, empty for a pod without any."""
         if not self.claims:
@@ -100,6 +103,10 @@ class FitReport(msgspec.Struct, frozen=True):
     answer: str
     pods: list[PodFit]
     restricted: bool = False
+
+    def is_undecided(self) -> bool:
+        """Return whether only resource claims are undecided, and all other requests fit."""
+        return not self.fits and all(pod.fits or pod.is_undecided() for pod in self.pods)
 
 
 class DecidedFit(msgspec.Struct, frozen=True):

@@ -172,17 +172,12 @@ def _require_fit(report: "FitReport") -> None:
 
     if not report.allowed:
         raise CommandError(Exit.DENIED, "a quota would deny it; nothing was changed")
-    if not report.fits and all(pod.fits or _may_fit(pod) for pod in report.pods):
+    if report.is_undecided():
         raise CommandError(
             Exit.FAILED, "it has resource claims, whose devices are not tried; nothing was changed"
         )
     if not report.fits:
         raise CommandError(Exit.DENIED, "it fits on no node; nothing was changed")
-
-
-def _may_fit(pod: "PodFit") -> bool:
-    """Return whether only the resource claims of a pod are undecided."""
-    return bool(pod.claims) and (pod.fitting > 0 or not pod.total)
 
 
 def _show(report: "FitReport", output: Format, *, cards: bool) -> None:

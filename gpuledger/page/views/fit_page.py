@@ -64,7 +64,6 @@ class WouldItFit(msgspec.Struct, frozen=True, kw_only=True):
     report: FitReport | None = None
     pods: list[PodAnswer] = []
     shortages: tuple[Shortage, ...] = ()
-    untried: bool = False
 
 
 async def would_it_fit(request: PageRequest) -> WouldItFit:
@@ -125,7 +124,6 @@ async def _answered(request: PageRequest, page: WouldItFit) -> WouldItFit:
         report=report,
         pods=[_pod(fit) for fit in report.pods],
         shortages=() if denial is None else tuple(_named(line) for line in denial.shortages),
-        untried=any(fit.claims for fit in report.pods),
     )
 
 

@@ -38,6 +38,7 @@ class Fits(FakeSource):
         self.cluster = cluster
         self.asked: list[ManifestQuestion] = []
         self.error: Exception | None = None
+        self.pods: list[PodFit] = []
 
     async def fit(self, question: ManifestQuestion) -> DecidedFit:
         self.asked.append(question)
@@ -49,9 +50,10 @@ class Fits(FakeSource):
         nodes = [NodeFit(f"{EVIL}{n}", False, 0, EVIL, [], [card], []) for n in range(25)]
         change = FitSuggestion("evict", 0, 0, [EVIL], f"evict {EVIL} from {EVIL}")
         pod = PodFit(EVIL, False, nodes, [change], 0, 40, [ReasonCount(EVIL, 40)], (EVIL,))
-        answer = decision.answer
+        pods = self.pods or [pod]
         return DecidedFit(
-            decision, FitReport(3, "red", False, False, answer, [pod], question.restricted)
+            decision,
+            FitReport(3, "red", False, False, decision.answer, pods, question.restricted),
         )
 
 
@@ -94,6 +96,24 @@ async def test_the_answer_names_nodes_cards_reasons_and_remedies(projection: Pat
     assert "quota/c1/red" not in answer.text, "the name of the account is internal"
     assert answer.text.count("<textarea") == 1
     assert "kind: Pod</textarea>" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("fitting", "total", "answer"),
+    [
+        (0, 40, "It fits on no node."),
+        (1, 40, "Devices of resource claims are not tried."),
+        (0, 0, "Devices of resource claims are not tried."),
+    ],
+)
+async def test_only_undecided_claims_keep_the_answer_open(
+    projection: Path, fitting: int, total: int, answer: str
+) -> None:
+    source = Fits()
+    source.pods = [PodFit("p", False, [], [], fitting, total, [], ("small",))]
+    async with pages(projection, source=source) as client:
+        text = (await post(client, "kind: Pod")).text
+    assert re.findall(r"<dt>Cards</dt><dd><span[^>]*>([^<]*)", text) == [answer]
 
 
 async def test_quotas_and_cards_are_those_of_the_user_in_the_form(projection: Path) -> None:

@@ -254,6 +254,12 @@ async def test_cards_beside_resource_claims_are_tried(fit: Fitting) -> None:
     [tried] = report.pods
     assert not report.fits
     assert (tried.fits, tried.fitting, tried.total) == (False, 2, 2)
+    assert report.is_undecided()
+
+
+async def test_claims_leave_nothing_undecided_where_no_card_fits(fit: Fitting) -> None:
+    report = await fit(with_claims(pod(gpu=1, memory=99_000), "a"))
+    assert not report.is_undecided()
 
 
 async def test_pod_without_resource_claims_has_no_sentence_about_them(fit: Fitting) -> None:
