@@ -1,8 +1,8 @@
 """Card filters: why a card cannot be given to a container, for all cards at once.
 
 Each filter is a rule with a code. The filters are the rules by which the ledger decides, so that it
-accepts the proposed cards. One more rule is the extender's own: cards in
-ResourceSlices are left to kube-scheduler.
+accepts the proposed cards. One more rule is the extender's own: cards in ResourceSlices are left to
+kube-scheduler.
 """
 
 from collections.abc import Iterator

@@ -93,11 +93,10 @@ async def explain(
     """Explain an AdmissionReview, or the creation of a bare manifest, given as JSON.
 
     A manifest describes a Pod, an object of any known kind, a ResourceClaim or a template of
-    claims. `username` and `namespace` are used
-    where `body` has none; `deadline` is in seconds. With `own_holders`, for callers who may not
-    list holders in all namespaces, a denial names no other namespace. Raises OtherNamespace if the
-    namespace of the object differs from `namespace`, NamespaceMissing if the namespace does not
-    exist, and BadReview, which names the field.
+    claims. `username` and `namespace` are used where `body` has none; `deadline` is in seconds.
+    With `own_holders`, for callers who may not list holders in all namespaces, a denial names no
+    other namespace. Raises OtherNamespace if the namespace of the object differs from `namespace`,
+    NamespaceMissing if the namespace does not exist, and BadReview, which names the field.
     """
     try:
         manifest = msgspec.json.decode(body, type=_Manifest)
