@@ -192,7 +192,7 @@ def _show(report: "FitReport", output: Format, *, cards: bool) -> None:
 
 def _show_pod(pod: "PodFit", output: Format, *, cards: bool, restricted: bool) -> None:
     if pod.claims:
-        typer.echo(f"{pod.untried()}.", err=True)
+        note(f"{pod.untried()}.")
         if not pod.total:
             return
     if restricted:
