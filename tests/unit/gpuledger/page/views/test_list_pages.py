@@ -111,3 +111,13 @@ async def test_the_past_and_a_store_have_no_waiting_pods_but_the_reason(projecti
     assert "The service of the cluster lists them" in await shown(
         projection, "/page/waiting", source=store
     )
+
+
+@pytest.mark.parametrize("page", ["/", "/denials", "/waiting", "/cards"])
+async def test_a_filter_keeps_cluster_moment_and_pause_and_no_page(
+    projection: Path, page: str
+) -> None:
+    text = await shown(projection, f"/page{page}?cluster=c1&at=3&refresh=off&page=1")
+    form = re.findall(r'<form method="get".*?</form>', text, re.DOTALL)[-1]
+    kept = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)
+    assert sorted(kept) == [("at", "3"), ("cluster", "c1"), ("refresh", "off")]
