@@ -11,6 +11,7 @@ existing one, because the template may be another one now. The claim is reviewed
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -128,17 +129,6 @@ class ClaimStore:
         """Replace all claims by those of a list."""
         self.claims.relist(claims)
 
-    def generated(self, pod_uid: str, pod_claim_name: str) -> ResourceClaim | None:
-        """Return the claim that was generated for a pod's claim, None if none is known.
-
-        Of several claims that name it, the one without an entry of its own in the ledger.
-        """
-        return self._preferred(self.claims.at((pod_uid, pod_claim_name)))
-
-    def extended(self, pod_uid: str) -> ResourceClaim | None:
-        """Return the claim of a pod's extended resources, None if none is known."""
-        return self._preferred(self.claims.at((pod_uid, EXTENDED)))
-
     def has_own_entry(self, claim: ResourceClaim) -> bool:
         """Return whether the ledger has an entry at the claim's own key for its uid."""
         meta = claim.metadata
@@ -159,18 +149,14 @@ class ClaimStore:
 
     def devices_of_pod(self, pod: Pod) -> Devices:
         """Return the devices of the claims that count with a pod, extended resources included."""
-        devices: Devices = ()
+        claims: list[ResourceClaim] = []
         for named in pod.spec.resource_claims or ():
             if named.resource_claim_template_name:
-                claims, _ = self.existing(pod, named)
-                for claim in claims:
-                    given = self.allocation(claim)
-                    devices += given.devices if given is not None else ()
-        extended = self.extended(pod.metadata.uid) if pod.metadata.uid else None
-        if extended is not None and not self.has_own_entry(extended):
-            given = self.allocation(extended)
-            devices += given.devices if given is not None else ()
-        return devices
+                claims += self.existing(pod, named)[0]
+        extended = (claim for claim in self._at(pod, EXTENDED) if not self.has_own_entry(claim))
+        claims += islice(extended, 1)
+        given = map(self.allocation, claims)
+        return tuple(device for each in given if each is not None for device in each.devices)
 
     async def wait_listed(self, deadline: float) -> str:
         """Wait until templates, classes and slices were listed, or are not served.
@@ -235,10 +221,6 @@ class ClaimStore:
         A stored pod is never denied: its templates may have changed after its review.
         """
         return pod_claim_demands.demand_of_claims(pod, self, {})
-
-    def of_pod_with(self, pod: Pod, instead: Mapping[str, ResourceClaim]) -> Demand | Denial:
-        """Return as `of_pod`; `instead` has the claims that count, by their name in the pod."""
-        return pod_claim_demands.demand_of_claims(pod, self, instead)
 
     def with_claim(self, pod_claim_name: str, claim: ResourceClaim) -> ClaimDemands:
         """Return the demands of pods whose claim of this name has the spec of `claim`."""
@@ -310,24 +292,13 @@ class ClaimStore:
                 return undecided_denial(f"DeviceClass {shown(name)}", _reason(error))
         return None
 
-    def _preferred(self, claims: tuple[ResourceClaim, ...]) -> ResourceClaim | None:
-        with_pod = (claim for claim in claims if not self.has_own_entry(claim))
-        return next(with_pod, claims[0] if claims else None)
-
     def existing(self, pod: Pod, named: PodResourceClaim) -> tuple[tuple[ResourceClaim, ...], bool]:
         """Return the claims that count with a pod for one of its claims, and whether any exists.
 
         If several name the pod's claim, the one in the status of the pod counts, and those that are
         allocated: another writer of the status could name a smaller claim.
         """
-        meta = pod.metadata
-        if not meta.uid:
-            return (), False
-        claims = tuple(
-            claim
-            for claim in self.claims.at((meta.uid, named.name))
-            if claim.metadata.namespace == meta.namespace
-        )
+        claims = self._at(pod, named.name)
         with_pod = tuple(claim for claim in claims if not self.has_own_entry(claim))
         shown_name = _name_in_status(pod, named.name)
         if any(claim.metadata.name == shown_name for claim in claims):
@@ -338,6 +309,12 @@ class ClaimStore:
             )
         return with_pod, bool(claims)
 
+    def _at(self, pod: Pod, name: str) -> tuple[ResourceClaim, ...]:
+        """Return the claims of the pod's namespace that name its claim `name`, or `EXTENDED`."""
+        meta = pod.metadata
+        known = self.claims.at((meta.uid, name)) if meta.uid else ()
+        return tuple(claim for claim in known if claim.metadata.namespace == meta.namespace)
+
 
 class _WithClaim:
     """The demands of pods in which one claim has a given spec."""
@@ -346,7 +323,7 @@ class _WithClaim:
         self._store, self._instead = store, instead
 
     def of_pod(self, pod: Pod) -> Demand | Denial:
-        return self._store.of_pod_with(pod, self._instead)
+        return pod_claim_demands.demand_of_claims(pod, self._store, self._instead)
 
 
 def key_of(name: str) -> str:
