@@ -42,7 +42,7 @@ class DevicePlacements:
     def __init__(self, context: CardReconcilerContext) -> None:
         self._context = context
         self._due: dict[Subject, None] = {}
-        self._unknown: dict[str, dict[Subject, None]] = {}
+        self._unknown: dict[Subject, str] = {}
 
     async def find(self) -> None:
         """Queue every object with devices."""
@@ -55,10 +55,15 @@ class DevicePlacements:
     def follow(self, event: AnyEvent) -> None:
         """Queue the object of an event that may change its devices, its cards or their node."""
         if isinstance(event, Committed | Observed | Released | Placed | Unplaced):
-            if self._concerns(event.namespace, event.key):
-                self._due[event.namespace, event.key] = None
+            subject = event.namespace, event.key
+            if self._concerns(*subject):
+                self._due[subject] = None
+            else:
+                self._unknown.pop(subject, None)
         elif isinstance(event, CardsRegistered):
-            self._due |= self._unknown.pop(event.node, {})
+            for subject in [at for at, node in self._unknown.items() if node == event.node]:
+                del self._unknown[subject]
+                self._due[subject] = None
 
     async def settle(self) -> None:
         """Send the commands about the queued objects."""
@@ -100,7 +105,7 @@ class DevicePlacements:
         node = self._context.view.state.nodes.get(name)
         parts = placement_of_devices(stored.devices, node, name).parts
         if _names_unknown_card(stored, node):
-            self._keep_unknown(name, namespace, key)
+            self._keep_unknown((namespace, key), name)
         if placed is not None and placed.node:
             if placed.uid != stored.uid or not is_of_claims(placed.parts):
                 return
@@ -113,9 +118,9 @@ class DevicePlacements:
                 # HAMi's node hands out cards to one pod at a time, and waits for no claim.
                 yield Advance(*where, Stage.ALLOCATED, actor=SETTLED, node=name)
 
-    def _keep_unknown(self, node: str, namespace: str, key: str) -> None:
-        if sum(map(len, self._unknown.values())) < UNKNOWN_MAX:
-            self._unknown.setdefault(node, {})[namespace, key] = None
+    def _keep_unknown(self, subject: Subject, node: str) -> None:
+        if subject in self._unknown or len(self._unknown) < UNKNOWN_MAX:
+            self._unknown[subject] = node
 
 
 def _names_unknown_card(stored: Object, node: NodeCards | None) -> bool:

@@ -5,6 +5,7 @@ import pytest
 from support.devices.device_site import NODE, TEAM, DeviceSite, device
 from support.fakes.apiserver import pod_body
 
+from extender.settlement.allocated_devices import device_placements
 from extender.settlement.allocation_annotations import AllocationAnnotations
 from extender.settlement.placement_reconciler import PlacementReconciler
 from ledger.core.model.cards import HAMI, Share, Stage
@@ -86,6 +87,20 @@ async def test_card_that_is_announced_later_is_booked_then(site: DeviceSite):
     await site.announce("GPU-0")
     await site.settled()
     assert site.used("GPU-0") == (8_000, 30, 1)
+
+
+async def test_ended_objects_leave_room_for_others_on_unknown_cards(
+    site: DeviceSite, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(device_placements, "UNKNOWN_MAX", 1)
+    await site.observe("pods/p", device())
+    await site.settled()
+    await site.tell(End(TEAM, "pods/p", "u", 9, "deleted"))
+    await site.observe(CLAIM, device(), uid="v")
+    await site.settled()
+    await site.announce("GPU-0")
+    await site.settled()
+    assert site.placed(CLAIM) is not None
 
 
 async def test_devices_that_name_no_card_place_nothing(site: DeviceSite):
