@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from extender.settlement.allocated_devices.device_shares import is_of_claims, other_parts
+from extender.settlement.allocated_devices.device_shares import is_of_claims
 from extender.settlement.allocated_devices.offered_cards import OfferedCards
 from extender.settlement.card_reconciler_context import CardReconcilerContext
 from ledger.core.decide.cards.card_checks import residents
 from ledger.core.model import cards
-from ledger.core.model.cards import LINES, SLOTS, Placement
+from ledger.core.model.cards import LINES, SLOTS
 from ledger.core.model.events import AnyEvent, Placed
 from ledger.core.model.qualified_names import local_name
 from ledger.core.model.state import State
@@ -121,20 +121,15 @@ def overlaps_on(state: State, node: str, offered: frozenset[str]) -> Iterator[Ca
     lost = {card.uuid for card in known.lost} if known is not None else frozenset()
     for namespace, key, placement in residents(state, node):
         name = f"{local_name(namespace)}/{key.partition('/')[2]}"
-        for uuid in cards.uuids(other_parts(placement.parts)):
-            placed.setdefault(uuid, []).append(name)
-        for uuid in _claimed(placement):
-            claimed.setdefault(uuid, []).append(name)
+        holders = claimed if is_of_claims(placement.parts) else placed
+        for uuid in cards.uuids(placement.parts):
+            holders.setdefault(uuid, []).append(name)
     for uuid in sorted(placed.keys() & offered):
         yield CardOverlap(OFFERED, node, uuid, _named(placed[uuid]))
     for uuid in sorted(claimed.keys() - lost):
         if _is_overfull(state, node, uuid):
             names = [*claimed[uuid], *placed.get(uuid, ())]
             yield CardOverlap(OVERFULL, node, uuid, _named(names))
-
-
-def _claimed(placement: Placement) -> dict[str, None]:
-    return cards.uuids(placement.parts) if is_of_claims(placement.parts) else {}
 
 
 def _is_overfull(state: State, node: str, uuid: str) -> bool:

@@ -10,8 +10,8 @@ from typing import Final
 
 from extender.settlement.allocated_devices.device_shares import (
     is_of_claims,
-    nodes_of,
-    placement_of_devices,
+    node_of,
+    parts_of_devices,
 )
 from extender.settlement.card_reconciler_context import SETTLED, CardReconcilerContext
 from ledger.core.model.cards import HAMI, NodeCards, Stage
@@ -101,9 +101,9 @@ class DevicePlacements:
         if stored is None:
             return
         where = namespace, key, stored.uid
-        name = next(iter(nodes_of(stored.devices)), "")
+        name = node_of(stored.devices)
         node = self._context.view.state.nodes.get(name)
-        parts = placement_of_devices(stored.devices, node, name).parts
+        parts = parts_of_devices(stored.devices, node, name)
         if _names_unknown_card(stored, node):
             self._keep_unknown((namespace, key), name)
         if placed is not None and placed.node:

@@ -4,8 +4,7 @@ A claim belongs to no container: several containers may use it. So each claim is
 whose name no container can have.
 """
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from ledger.core.model import cards
 from ledger.core.model.cards import Card, NodeCards, Part, Parts, Phase, Share
@@ -16,25 +15,19 @@ PART_OF_CARD: Final = (3, 4)
 no profile lies between a half and the whole."""
 
 
-class DevicePlacement(NamedTuple):
-    """The cards that devices are, on one node by its qualified name."""
-
-    node: str
-    parts: Parts
-
-
 def is_of_claims(parts: Parts) -> bool:
     """Return whether a placement is an allocation of resource claims, and not of an extender."""
     return bool(parts) and all(part.container.startswith(CLAIM_PART) for part in parts)
 
 
-def nodes_of(devices: Devices) -> dict[str, None]:
-    """Return the qualified nodes of the devices that name a card, each once."""
-    return {item.node: None for item in devices if item.node and item.card and not item.admin}
+def node_of(devices: Devices) -> str:
+    """Return the qualified node of the first device that names a card, empty without any."""
+    named = (item.node for item in devices if item.node and item.card and not item.admin)
+    return next(named, "")
 
 
-def placement_of_devices(devices: Devices, node: NodeCards | None, name: str) -> DevicePlacement:
-    """Return the cards of a node, by its qualified name, that devices are; no parts without any.
+def parts_of_devices(devices: Devices, node: NodeCards | None, name: str) -> Parts:
+    """Return the shares of a node's cards, by its qualified name, that devices are; may be empty.
 
     Devices for administration use no card. Cards that the node does not have are left out.
     """
@@ -44,16 +37,10 @@ def placement_of_devices(devices: Devices, node: NodeCards | None, name: str) ->
         card = known.get(item.card)
         if card is not None and item.node == name and not item.admin:
             by_claim.setdefault(item.claim, []).append(_share(item, card))
-    parts = tuple(
+    return tuple(
         Part(CLAIM_PART + claim, Phase.APP, tuple(shares))
         for claim, shares in sorted(by_claim.items())
     )
-    return DevicePlacement(name, parts)
-
-
-def other_parts(parts: Iterable[Part]) -> Parts:
-    """Return the parts that an extender placed."""
-    return tuple(part for part in parts if not part.container.startswith(CLAIM_PART))
 
 
 def _share(item: Device, card: Card) -> Share:

@@ -4,8 +4,7 @@ from support.devices.device_site import NODE, device
 
 from extender.settlement.allocated_devices.device_shares import (
     is_of_claims,
-    other_parts,
-    placement_of_devices,
+    parts_of_devices,
 )
 from ledger.core.model.cards import OWN, Card, NodeCards, Part, Phase, Share
 
@@ -13,7 +12,7 @@ NODE_CARDS = NodeCards(OWN, (Card("GPU-0", 0, "H100", 81_559, 100, 10),))
 
 
 def shares_of(*devices):
-    parts = placement_of_devices(devices, NODE_CARDS, NODE).parts
+    parts = parts_of_devices(devices, NODE_CARDS, NODE)
     return {part.container: part.shares for part in parts}
 
 
@@ -54,4 +53,3 @@ def test_parts_of_claims_differ_from_those_of_containers():
     assert is_of_claims((claim,))
     assert not is_of_claims(())
     assert not is_of_claims((main, claim))
-    assert other_parts((main, claim)) == (main,)
