@@ -25,14 +25,13 @@ SLICE_DEVICES_MAX: Final = 128
 class DeviceSupply:
     """The devices of all slices, kept up to date by a watch.
 
-    `version` rises at each change of a device, and `shapes_version` at each change that may change
-    the bound of a claim. No device counts above `card_memory_max` MiB.
+    `shapes_version` rises at each change that may change the bound of a claim. No device counts
+    above `card_memory_max` MiB.
     """
 
     def __init__(self, mapping: ClassMapping, *, card_memory_max: int = CARD_MEMORY_MAX) -> None:
         """Begin without slices; `mapping` names the attributes and capacities of each driver."""
         self.card_memory_max = card_memory_max
-        self.version = 0
         self.shapes_version = 0
         self._mapping = mapping
         self._seen: dict[str, tuple[str, str]] = {}
@@ -43,7 +42,6 @@ class DeviceSupply:
         self._uses: Counter[DeviceShape] = Counter()
         self._uuids: dict[str, Counter[str]] = {}
         self._changed_nodes: dict[str, None] = {}
-        self._devices: dict[str, tuple[int, tuple[SupplyDevice, ...]]] = {}
 
     def take_slice(self, taken: ResourceSlice) -> None:
         """Store a slice, which replaces the slice of the same name."""
@@ -75,7 +73,6 @@ class DeviceSupply:
             del pools[pool_name]
         if not pools:
             del self._pools[driver], self._counts[driver]
-            self._devices.pop(driver, None)
 
     def relist(self, slices: Iterable[ResourceSlice]) -> None:
         """Replace all slices by those of a list."""
@@ -84,29 +81,6 @@ class DeviceSupply:
             self.drop_slice(name)
         for taken in listed.values():
             self.take_slice(taken)
-
-    def drivers(self) -> frozenset[str]:
-        """Return the drivers that have slices."""
-        return frozenset(self._pools)
-
-    def devices(self, driver: str) -> Sequence[SupplyDevice]:
-        """Return the devices of a driver's complete pools, sorted by pool and name."""
-        version, devices = self._devices.get(driver, (-1, ()))
-        if version != self.version:
-            pools = self._pools.get(driver, {})
-            devices = tuple(
-                sorted(
-                    (
-                        device
-                        for pool in pools.values()
-                        for stored in pool.counted.values()
-                        for device in stored.devices
-                    ),
-                    key=lambda device: (device.pool, device.name),
-                )
-            )
-            self._devices[driver] = self.version, devices
-        return devices
 
     def shapes(self, driver: str) -> Sequence[DeviceShape]:
         """Return the shapes of a driver's devices, at most `SHAPES_MAX`, in no order."""
@@ -151,7 +125,6 @@ class DeviceSupply:
         return doubts[:DOUBTS_MAX]
 
     def _put(self, pool: SlicePool, driver: str, name: str, stored: StoredSlice | None) -> None:
-        self.version += 1
         if stored is not None:
             self._refer(stored, 1)
         old = pool.put(name, stored)

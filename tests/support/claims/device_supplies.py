@@ -17,6 +17,7 @@ from ledger.kube.resource_claims.dra_objects import (
     ResourceSlice,
     SliceDevice,
 )
+from ledger.kube.resource_claims.slice_pools import SupplyDevice
 
 DRIVER = "gpu.example.com"
 H100 = "NVIDIA H100 80GB"
@@ -80,6 +81,14 @@ def resource_slice(
     return msgspec.structs.replace(
         made, spec=msgspec.structs.replace(made.spec, devices=list(devices))
     )
+
+
+def counted_devices(supply: DeviceSupply, driver: str = DRIVER) -> list[SupplyDevice]:
+    """Return the devices of a driver's complete pools, sorted by pool and name."""
+    pools = supply._pools.get(driver, {}).values()
+    slices = (stored for pool in pools for stored in pool.counted.values())
+    devices = (device for stored in slices for device in stored.devices)
+    return sorted(devices, key=lambda device: (device.pool, device.name))
 
 
 def device_class(name: str, *expressions: str, extended: str = "") -> DeviceClass:

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from support.claims.claim_reviews import DRIVER, resource_slice
+from support.claims.device_supplies import counted_devices
 from support.fakes.owner_cluster import Manifest
 
 from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed, Reached
@@ -24,7 +25,7 @@ def feed() -> SliceFeed:
 
 
 def pools(feed: SliceFeed) -> list[str]:
-    return sorted({device.pool for device in feed.supply.devices(DRIVER)})
+    return sorted({device.pool for device in counted_devices(feed.supply, DRIVER)})
 
 
 def test_slices_are_listed_changed_and_dropped(feed: SliceFeed) -> None:
@@ -33,7 +34,7 @@ def test_slices_are_listed_changed_and_dropped(feed: SliceFeed) -> None:
     assert feed.listed.is_set()
     assert (pools(feed), feed.problem) == (["n1", "n2"], "")
     feed.take(Changed(2, kept(resource_slice("n1", cards=1))))
-    assert len(feed.supply.devices(DRIVER)) == 3
+    assert len(counted_devices(feed.supply, DRIVER)) == 3
     feed.take(Changed(3, kept(resource_slice("n2")), deleted=True))
     assert pools(feed) == ["n1"]
 
