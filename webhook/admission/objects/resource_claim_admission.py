@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from ledger.core.model.amounts import Amounts, largest
 from ledger.core.model.commands import Asker, Reserve
 from ledger.core.model.denials import Denial
 from ledger.core.model.traits import Traits
@@ -154,7 +153,7 @@ class ResourceClaimAdmission:
         reserve = self._attempts.update(request, CLAIMS.name, claim.metadata, stored.metadata, {})
         if isinstance(reserve, Denial):
             return Verdict(reserve)
-        charge = self._charge(reserve)
+        charge = self._ownership.held_by(reserve.namespace, reserve.key, reserve.uid)
         if charge is None:
             return UNTOUCHED  # it counts with its pod, or nothing was charged
         reserve = msgspec.structs.replace(
@@ -208,17 +207,6 @@ class ResourceClaimAdmission:
             _described(reserve, claim, policy, self._context), unknown=demand.unknown
         )
         return await self._reservations.ask(ReservationRequest(request, policy, reserve, until))
-
-    def _charge(self, reserve: Reserve) -> Amounts | None:
-        """Return the amounts that the ledger holds for a claim's uid, None if it has no entry."""
-        entry = self._context.view.state.entry(reserve.namespace, reserve.key)
-        if entry is None or not entry.holds_uid(reserve.uid):
-            return None
-        charge: Amounts = {}
-        for body in entry.bodies():
-            if body.uid == reserve.uid:
-                charge = largest(charge, body.demand)
-        return charge
 
 
 def _placed(claim: ResourceClaim, request: AdmissionRequest) -> ResourceClaim:
