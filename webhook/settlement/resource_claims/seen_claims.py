@@ -4,7 +4,6 @@ A claim belongs to a pod only if both agree: the claim's controller is the pod, 
 pod's status names the claim. Annotations prove nothing.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -59,22 +58,12 @@ def has_own_claims(pod: Pod) -> bool:
     return any(wanted.resource_claim_template_name for wanted in pod.spec.resource_claims or ())
 
 
-def generated_names(pod: Pod) -> Iterator[tuple[str, str]]:
-    """Yield the name in the pod and the name of each claim that was made from a template."""
-    for made in pod.status.resource_claim_statuses or ():
-        if made.resource_claim_name:
-            yield made.name, made.resource_claim_name
-
-
-def extended_name(pod: Pod) -> str:
-    """Return the name of the claim that serves extended resources, empty if there is none."""
-    status = pod.status.extended_resource_claim_status
-    return status.resource_claim_name if status is not None else ""
-
-
 def names_claim(pod: Pod, claim: ResourceClaim) -> bool:
     """Return whether the status of a pod names a claim, which is in the same namespace."""
     if claim.metadata.namespace != pod.metadata.namespace:
         return False
-    name = claim.metadata.name
-    return name == extended_name(pod) or any(made == name for _, made in generated_names(pod))
+    name, extended = claim.metadata.name, pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name == name:
+        return True
+    generated = pod.status.resource_claim_statuses or ()
+    return any(status.resource_claim_name == name for status in generated)

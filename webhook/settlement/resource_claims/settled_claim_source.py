@@ -44,10 +44,3 @@ class ClaimSource(Protocol):
     def devices_of_pod(self, pod: Pod) -> Devices:
         """Return the devices of the claims that are charged with a pod."""
         ...
-
-    async def wait_listed(self, deadline: float) -> str:
-        """Wait until loop time `deadline` for templates, classes and slices.
-
-        Returns the problem with reading them, empty if there is none.
-        """
-        ...
