@@ -1,7 +1,9 @@
 """The effect of a resize on a pod's containers."""
 
 import pytest
+from support.builders.decide_and_fold import apply
 
+from gpuledger.changes import container_resize
 from gpuledger.changes.container_resize import (
     ResizeRequest,
     refuse_claims,
@@ -9,7 +11,10 @@ from gpuledger.changes.container_resize import (
     resized,
 )
 from gpuledger.cli.exit_codes import CommandError, Exit
-from ledger.core.model.cards import Part, Phase, Share
+from ledger.core.model import commands
+from ledger.core.model.cards import OWN, Card, Part, Phase, Share
+from ledger.core.model.devices import CLAIM_PART
+from ledger.core.model.state import State
 
 PARTS = (
     Part("proxy", Phase.SIDECAR, (Share("GPU-a", 1_000, 5),)),
@@ -56,3 +61,16 @@ def test_cards_of_resource_claims_are_refused_with_the_claims() -> None:
     with pytest.raises(CommandError, match=r"by resource claims \(a\).*create them") as stopped:
         refuse_claims(allocated, wanted(memory=2_000))
     assert stopped.value.status is Exit.DENIED
+
+
+def test_a_pod_with_an_allocated_card_is_refused() -> None:
+    state, part = State(), Part(f"{CLAIM_PART}a", Phase.APP, (Share("GPU-c", 4_864, 14),))
+    pod = ("local/team-a", "pods/web-0", "u")
+    for command in (
+        commands.RegisterCards("local/n", OWN, (Card("GPU-c", 0, "A100", 16_000, 100, 10),)),
+        commands.Reserve(*pod, {"nvidia.com/gpu": 1}),
+        commands.Place(*pod, "local/n", (part,)),
+    ):
+        assert apply(state, command)
+    with pytest.raises(CommandError, match="has its cards by resource claims"):
+        container_resize._placed(state, "local", wanted(memory=2_000))
