@@ -1,5 +1,6 @@
 """Allocations of resource claims in replays and suggestions: neither arrivals nor evictable."""
 
+from msgspec.structs import replace
 from support.devices.device_site import NODE, TEAM, device, device_site
 
 from extender.analysis.arrivals import ArrivalRecorder
@@ -28,7 +29,7 @@ async def test_allocation_does_not_arrive_and_its_card_is_left_out():
         await site.observe(CLAIM, device())
         await site.place("p", Share("GPU-1", 1_000, 10))
         await site.settled()
-        cards = site.writer.state.nodes[NODE].cards
+        cards = tuple(replace(card, slots=9) for card in site.writer.state.nodes[NODE].cards)
         await site.tell(RegisterCards(NODE, "gpuledger", cards, version=9))
         later = ArrivalRecorder("east", site.writer.state)
         for made in (recorder, later):
