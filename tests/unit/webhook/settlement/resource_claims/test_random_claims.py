@@ -204,6 +204,8 @@ async def run_day(seed: int, **settings: Any) -> None:
                 await day.step()
         async with settling(world):
             await world.synced()
+            for _ in range(STEPS // 3):
+                await day.step()
             await asyncio.sleep(4 * SETTLE_SECONDS)
             check_pods(day, world, check_claims(day, world))
             check_nothing_else(day, world)
