@@ -36,8 +36,10 @@ from ledger.kube.resource_claims.request_bounds import (
     device_bound,
 )
 from ledger.kube.resource_claims.selector_conditions import (
+    READ_MAX,
     DeviceCondition,
     both,
+    characters_of,
     condition_of,
 )
 
@@ -111,6 +113,7 @@ class _Reading:
         self.warnings: dict[str, None] = {}
         self.unmapped: dict[str, None] = {}
         self._bounds: dict[object, DeviceBound] = {}
+        self._unread = READ_MAX  # characters of selectors that may still be read
 
     def request(self, request: ClaimRequest, field: str, spare: int) -> Amounts:
         """Return the amounts of a request, of which at most `spare` devices can be allocated."""
@@ -158,7 +161,8 @@ class _Reading:
         name: str,
         spare: int,
     ) -> Amounts:
-        condition = both(mapped.condition, condition_of(form.selectors))
+        condition = both(mapped.condition, condition_of(form.selectors, self._unread))
+        self._unread -= characters_of(form.selectors)
         bounds = self._of_drivers(mapped, condition, asked, field)
         fitting = [pair for pair in bounds if pair[1].candidates]
         if bounds and not fitting:

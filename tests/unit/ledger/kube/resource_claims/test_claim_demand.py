@@ -25,6 +25,7 @@ from ledger.kube.requests.gpu_type_annotation import parse_types
 from ledger.kube.resource_claims import claim_demand
 from ledger.kube.resource_claims.claim_demand import ClaimBound, ClaimWorld, bound_of
 from ledger.kube.resource_claims.dra_objects import ResourceSlice
+from ledger.kube.resource_claims.selector_conditions import READ_MAX
 from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA
 
 GIB = 1024
@@ -273,6 +274,14 @@ def test_selectors_of_a_request_narrow_its_candidates() -> None:
     assert not bound(narrow).warnings
     alone = world(resource_slice(whole_card("w", "70Gi")))
     assert not bound(open_, within=alone).warnings
+
+
+def test_selectors_of_a_claim_are_read_up_to_a_number_of_characters() -> None:
+    product = f"device.attributes['{DRIVER}'].productName == '{H100}'"
+    narrow = asking("gpu", selectors=[{"cel": {"expression": product}}])
+    long = asking("gpu", selectors=[{"cel": {"expression": "x" * (READ_MAX // 2)}}])
+    assert amounts(narrow, long) == (2, 49 * GIB, 110)
+    assert amounts(long, long, narrow) == (3, 3 * 48 * GIB, 300)
 
 
 def test_a_bound_follows_changes_of_slices() -> None:

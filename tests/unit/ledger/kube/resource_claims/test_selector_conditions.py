@@ -9,6 +9,7 @@ from ledger.kube.resource_claims.selector_conditions import (
     ANY_DEVICE,
     EXPRESSION_MAX,
     OPEN,
+    READ_MAX,
     DeviceCondition,
     condition_of,
 )
@@ -115,6 +116,13 @@ def test_all_selectors_must_hold() -> None:
 def test_deep_and_long_expressions_are_open() -> None:
     assert condition("(" * 5_000 + D + ")" * 5_000) == OPEN
     assert condition(f"{D} && {'x' * EXPRESSION_MAX}") == OPEN
+
+
+def test_selectors_are_read_up_to_a_number_of_characters() -> None:
+    half = "x" * (READ_MAX // 2)
+    assert condition(half, f"{D} // {half}"[: READ_MAX // 2]).drivers == A
+    assert condition(half, half, D).drivers is None
+    assert condition(D, half, half).drivers == A
 
 
 WORDS = st.sampled_from(
