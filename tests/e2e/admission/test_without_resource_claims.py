@@ -9,8 +9,10 @@ import pytest
 from tests.e2e.conftest import _connected
 from tests.e2e.harness import own_control_plane
 from tests.e2e.harness.controlplane import SERVICE, ControlPlane
+from tests.e2e.harness.polling import eventually
 from tests.e2e.harness.service import Service
 from tests.e2e.objects.pods import CARDS, pod
+from tests.e2e.objects.team import SETTLED_SECONDS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -43,4 +45,9 @@ async def test_pods_are_charged_without_the_group_of_resource_claims(
             assert refused.status == 403, refused.message
             ok, reason = await service.check("surroundings")
             assert (ok, "resource.k8s.io" in reason) == (True, False), reason
-            assert [row["used"] for row in await team.usage()] == [1]
+            await eventually(
+                team.usage,
+                lambda rows: [row["used"] for row in rows] == [1],
+                within=SETTLED_SECONDS,
+                what="one card is charged",
+            )
