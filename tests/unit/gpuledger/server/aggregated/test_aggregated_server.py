@@ -83,11 +83,23 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
         yield Running(tmp_path, client)
 
 
-@pytest.mark.parametrize("part", [FrontProxy, AggregatedRegistration])
+@pytest.mark.parametrize(
+    ("part", "steady", "pauses"),
+    [
+        (FrontProxy, 300.0, [0.05, 0.1]),
+        (AggregatedRegistration, 300.0, [0.05, 0.1]),
+        (FrontProxy, 0.0, [0.05, 0.05]),
+    ],
+)
 async def test_defect_of_a_part_is_counted_and_the_api_begins_again(
-    running: Running, monkeypatch: pytest.MonkeyPatch, part: Any
+    running: Running,
+    monkeypatch: pytest.MonkeyPatch,
+    part: Any,
+    steady: float,
+    pauses: list[float],
 ) -> None:
     monkeypatch.setattr(aggregated_server, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(aggregated_server, "STEADY_SECONDS", steady)
     run, broken = part.run, asyncio.Event()
     failing = [True, True]
 
@@ -109,7 +121,7 @@ async def test_defect_of_a_part_is_counted_and_the_api_begins_again(
         running.stop.set()
         await asyncio.wait_for(serving, 5)
     failures = [entry for entry in logged if entry["event"] == "aggregated_api_failed"]
-    assert [entry["again_in_seconds"] for entry in failures] == [0.05, 0.1]
+    assert [entry["again_in_seconds"] for entry in failures] == pauses
     assert running.counted == ["aggregated_failures_total"] * 2
 
 
