@@ -22,8 +22,14 @@ from ledger.kube.resource_claims.slice_pools import SupplyDevice
 DRIVER = "gpu.example.com"
 H100 = "NVIDIA H100 80GB"
 L40S = "NVIDIA L40S"
+CARD = "nvidia.com/gpu"
+MEMORY = "nvidia.com/gpumem"
+CORES = "nvidia.com/gpucores"
+GIB = 1024
+"""MiB of one GiB."""
+
 STEPS = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
-CORES = {"default": "10", "validRange": {"min": "1", "step": "1"}}
+CORE_STEPS = {"default": "10", "validRange": {"min": "1", "step": "1"}}
 
 
 def mapping(**changes: Any) -> ClassMapping:
@@ -50,7 +56,7 @@ def shared_card(name: str, memory: str = "80Gi", product: str = H100) -> SliceDe
     """Return a card that several claims share in steps of 1 GiB and 1 percent."""
     capacity = {
         "memory": {"value": memory, "requestPolicy": STEPS},
-        "cores": {"value": "100", "requestPolicy": CORES},
+        "cores": {"value": "100", "requestPolicy": CORE_STEPS},
     }
     return device(name, capacity, shared=True, productName=product, uuid=f"GPU-{name}")
 

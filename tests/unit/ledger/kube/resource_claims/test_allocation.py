@@ -4,8 +4,12 @@ from typing import Any
 
 import pytest
 from support.claims.device_supplies import (
+    CARD,
+    CORES,
     DRIVER,
+    GIB,
     H100,
+    MEMORY,
     allocated_claim,
     asking,
     claim_spec,
@@ -25,10 +29,6 @@ from ledger.kube.resource_claims.claim_world import ClaimWorld
 from ledger.kube.resource_claims.device_classes import class_mapping
 from ledger.kube.resource_claims.dra_objects import ResourceClaim, ResourceSlice
 
-GIB = 1024
-CARD = "nvidia.com/gpu"
-MEMORY = "nvidia.com/gpumem"
-CORES = "nvidia.com/gpucores"
 N1 = resource_slice(shared_card("g0"), whole_card("w0"))
 SPEC = claim_spec(asking("gpu"))
 SHARE = {"device": "g0", "shareID": "s", "consumedCapacity": {"memory": "8Gi", "cores": "30"}}

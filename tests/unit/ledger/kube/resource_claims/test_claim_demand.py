@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.claims.device_supplies import (
+    CARD,
+    CORES,
     DRIVER,
+    GIB,
     H100,
+    MEMORY,
     asking,
     claim_spec,
     device,
@@ -28,10 +32,6 @@ from ledger.kube.resource_claims.dra_objects import ResourceSlice
 from ledger.kube.resource_claims.selector_conditions import READ_MAX
 from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA
 
-GIB = 1024
-CARD = "nvidia.com/gpu"
-MEMORY = "nvidia.com/gpumem"
-CORES = "nvidia.com/gpucores"
 N1 = resource_slice(shared_card("g0"), shared_card("g1"), whole_card("w0"), node="n1")
 N2 = resource_slice(
     shared_card("g0", "40Gi", "NVIDIA A100"), whole_card("w0", "24Gi", "NVIDIA L4"), node="n2"

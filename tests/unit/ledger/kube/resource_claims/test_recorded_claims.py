@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.claims.device_supplies import mapping
+from support.claims.device_supplies import CARD, CORES, GIB, MEMORY, mapping
 
 from ledger.core.model.amounts import covers
 from ledger.core.model.denials import Denial, Reason
@@ -27,7 +27,6 @@ class Recorded(msgspec.Struct):
 FILE = Path(__file__).parents[4] / "fixtures" / "dra" / "recorded_claims.json"
 RECORDED = msgspec.convert(json.loads(FILE.read_text()), Recorded)
 CLAIMS = {claim.metadata.name: claim for claim in RECORDED.claims}
-GIB = 1024
 
 
 def world() -> ClaimWorld:
@@ -38,11 +37,7 @@ def world() -> ClaimWorld:
 
 
 def charge(cards: int, memory: int, cores: int) -> dict[str, int]:
-    return {
-        "nvidia.com/gpu": cards,
-        "nvidia.com/gpucores": cores,
-        "nvidia.com/gpumem": memory,
-    }
+    return {CARD: cards, CORES: cores, MEMORY: memory}
 
 
 @pytest.mark.parametrize(
