@@ -5,7 +5,6 @@ The API server of Kubernetes 1.34 and later serves this version. Fields and boun
 convert them.
 """
 
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -90,19 +89,14 @@ class AllocatedDevices(msgspec.Struct, frozen=True, gc=False):
     results: list[AllocatedResult] | None = None
 
 
-class AllocationResult(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class AllocationResult(msgspec.Struct, frozen=True, gc=False):
     """The allocation of a claim: set once, and cleared as a whole."""
 
     devices: AllocatedDevices = AllocatedDevices()
-    allocation_timestamp: datetime | None = None
 
 
 class ClaimConsumer(msgspec.Struct, frozen=True, gc=False):
-    """An object that may use an allocated claim, usually a pod."""
-
-    resource: str = ""
-    name: str = ""
-    uid: str = ""
+    """An object that may use an allocated claim, usually a pod; its fields are not read."""
 
 
 class ClaimStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -149,12 +143,9 @@ class DeviceClass(msgspec.Struct, frozen=True, gc=False):
 
 
 class AttributeValue(msgspec.Struct, frozen=True, gc=False):
-    """The value of an attribute, in exactly one of its forms."""
+    """The value of an attribute; `string` is None if it has another form."""
 
-    integer: int | None = msgspec.field(default=None, name="int")
-    boolean: bool | None = msgspec.field(default=None, name="bool")
     string: str | None = None
-    version: str | None = None
 
 
 class ValidRange(msgspec.Struct, frozen=True, gc=False):
