@@ -21,6 +21,14 @@ KEPT: Final = ("at", "refresh")
 OFF: Final = "off"
 
 
+def existing_page(number: int, rows: int, rows_max: int) -> int:
+    """Return the number of a page of a table, at most the last one.
+
+    A page loads again by itself, and the table may have become shorter meanwhile.
+    """
+    return min(number, max(1, -(-rows // rows_max)))
+
+
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request of a page.
 

@@ -11,7 +11,7 @@ import msgspec
 from gpuledger.page.contents.shown_health import lag_of, shown_health
 from gpuledger.page.contents.waiting_pods import waiting_pods
 from gpuledger.page.page_definition import PageDefinition
-from gpuledger.page.page_request import PageRequest
+from gpuledger.page.page_request import PageRequest, existing_page
 from gpuledger.page.page_source import WAITING_MAX, LogHealth
 from gpuledger.page.quantity_texts import second_text
 from gpuledger.page.quota_bars import QuotaBar, quota_bar
@@ -131,6 +131,7 @@ def _is_in(line: Usage, scope: QueryScope) -> bool:
 
 def _table(lines: list[Usage], number: int, *, is_complete: bool) -> QuotaTable:
     ordered = sorted(lines, key=_pressure, reverse=True)
+    number = existing_page(number, len(ordered), ROWS_MAX)
     first = (number - 1) * ROWS_MAX
     rows = [QuotaRow(line, quota_bar(line)) for line in ordered[first : first + ROWS_MAX]]
     return QuotaTable(

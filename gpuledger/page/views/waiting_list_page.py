@@ -7,7 +7,7 @@ import msgspec
 from gpuledger.page.contents.amount_lists import amounts_text
 from gpuledger.page.contents.waiting_pods import waiting_pods
 from gpuledger.page.page_definition import PageDefinition
-from gpuledger.page.page_request import PageRequest
+from gpuledger.page.page_request import PageRequest, existing_page
 from gpuledger.page.page_source import WAITING_MAX
 from gpuledger.page.quantity_texts import second_text
 from webhook.gates.waiting_report import WaitingRow
@@ -51,9 +51,10 @@ class WaitingList(msgspec.Struct, frozen=True, kw_only=True):
 async def waiting_list(request: PageRequest) -> WaitingList:
     """Return the waiting pods of the parameters. Raises PageError, InvalidParameter."""
     await request.require("waiting", request.namespace)
-    number = request.number("page", 1, WAITING_MAX)
+    wanted = request.number("page", 1, WAITING_MAX)
     known, note = await waiting_pods(request, request.namespace, request.cluster)
     rows = sorted(known or [], key=lambda row: (row.since, row.namespace, row.pod))
+    number = existing_page(wanted, len(rows), ROWS_MAX)
     first = (number - 1) * ROWS_MAX
     return WaitingList(
         namespace=request.namespace,

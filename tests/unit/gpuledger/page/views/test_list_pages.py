@@ -104,6 +104,19 @@ async def test_waiting_pods_of_other_pages_follow(
     assert "3 to 3 of 3" in second
 
 
+async def test_a_page_beyond_the_last_one_is_the_last_one(
+    projection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page loads again by itself, and pods may have stopped waiting meanwhile."""
+    monkeypatch.setattr(waiting_list_page, "ROWS_MAX", 2)
+    source = FakeSource(waiting=[waiting("red", number) for number in (1, 2, 3, 4)])
+    beyond = await shown(projection, "/page/waiting?page=3", source=source)
+    assert "3 to 4 of 4" in beyond
+    assert 'rel="next"' not in beyond
+    assert "No pod waits here" in await shown(projection, "/page/waiting?page=3")
+    assert "There is no quota here" not in await shown(projection, "/page/?page=9")
+
+
 async def test_the_past_and_a_store_have_no_waiting_pods_but_the_reason(projection: Path) -> None:
     source = FakeSource(waiting=[waiting("red", 1)])
     assert "the past shows none" in await shown(projection, "/page/waiting?at=3", source=source)
