@@ -85,6 +85,7 @@ async def test_claim_is_charged_alone_when_another_pod_names_it():
 async def test_claim_of_an_ended_pod_is_charged_alone_while_it_exists():
     async with settled_claims() as world:
         claim = await allocated_pod(world)
+        await asyncio.sleep(4)  # what the pod names is not new any more
         world.server.update("pods", "red", "p", status={"phase": "Succeeded"})
         await world.until(lambda: world.entry("p") is None)
         await asyncio.sleep(4)
