@@ -188,6 +188,22 @@ async def test_claim_counts_with_its_pod_after_another_one_was_deleted() -> None
     assert not await charged_alone(team, generated(POD, named="p-g-x2"))
 
 
+async def test_forged_claim_with_its_own_charge_takes_no_place_of_a_pod() -> None:
+    team, forged = await charged_pod(), generated(POD, named="forged")
+    team.observe("resourceclaims.resource.k8s.io/forged", "u-forged", memory=8 * GI)
+    team.cluster.put(forged)
+    team.store.note_claim(read(forged))
+    assert not await charged_alone(team, generated(POD))
+
+
+async def test_claim_of_another_namespace_takes_no_place_of_a_pod() -> None:
+    team, other = await charged_pod(), read(generated(POD, named="other", namespace="blue"))
+    team.store.note_claim(other)
+    assert not await charged_alone(team, generated(POD))
+    assert team.store.claims.of_name("blue", "other") == other
+    assert team.cluster.asked == []
+
+
 async def test_two_claims_of_a_pod_share_its_charge() -> None:
     pod = claiming_pod("p", "small", "small")
     team = await charged_pod(pod)
