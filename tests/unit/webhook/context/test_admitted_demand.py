@@ -14,6 +14,7 @@ from ledger.core.model import accounts
 from ledger.core.model.cards import Card, Part, Phase, Share
 from ledger.core.model.commands import AnyCommand, Observe, Place, RegisterCards, Reserve, SetLimits
 from ledger.core.model.denials import Denial
+from ledger.core.model.devices import Device
 from ledger.core.model.state import State
 from ledger.core.model.traits import Reach, Requirement
 from ledger.kube.api.objects import Pod
@@ -76,6 +77,14 @@ def test_memory_unknown_at_admission_is_not_charged_later() -> None:
     known = {GPU: 1, CORES: 100}
     observed = with_promised_demand(doing(Observe(SPACE, KEY, UID, 10, known)), seen(80_000))
     assert observed.demand == known
+
+
+def test_allocated_devices_are_charged_in_full() -> None:
+    device = Device("claim", "r", "gpu.nvidia.com", "n1", "g0")
+    allocated = msgspec.structs.replace(seen(80_000), devices=(device,))
+    assert with_promised_demand(doing(EXISTS), allocated).demand[MEMORY] == 80_000
+    state = doing(msgspec.structs.replace(EXISTS, devices=(device,)))
+    assert with_promised_demand(state, seen(80_000)).demand[MEMORY] == 80_000
 
 
 def test_another_pod_of_the_name_is_charged_in_full() -> None:

@@ -126,6 +126,11 @@ def test_absurd_consumption_is_bounded(consumed: dict[str, str], memory: int, co
     assert result.amounts.get(CORES, 0) == cores
 
 
+def test_absurd_consumption_of_a_device_without_a_slice_is_bounded() -> None:
+    gone = settled(SHARE | {"consumedCapacity": {"memory": "8Ei", "cores": "8Ei"}}, within=world())
+    assert gone.amounts == {CARD: 1, MEMORY: 294_912, CORES: 100}
+
+
 def test_devices_of_other_drivers_are_left_out() -> None:
     result = settled({"device": "eth0", "driver": "dra.net"}, {"device": "x", "driver": "acme"})
     assert result == Allocated({}, ())
