@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.claims.kept_slices import kept
 from support.harness.replicas import running
 
 from gpuledger.server.cluster_tasks import ClusterTasks
@@ -11,6 +12,7 @@ from gpuledger.server.registered_cluster_ledger import RegisteredClusterLedger
 from ledger.core.model.commands import RegisterCluster, Reserve
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.cluster_errors import ClusterUnavailable
+from ledger.kube.api.cluster_ports import Changed, Listed
 from ledger.log.ledger_port import Accepted
 from ledger.log.memory_log import MemoryStore
 from ledger.log.writer.writer import Writer
@@ -94,6 +96,18 @@ async def test_cluster_with_a_taken_name_registers_and_charges_nothing(
         assert not registered
         assert isinstance(await cluster_tasks.ledger.submit(RESERVE), Denial)
         assert not writer.state.namespaces
+
+
+async def test_cards_of_watched_slices_are_the_offered_cards():
+    """The overlaps and the extender subscribe to the offered cards."""
+    async with running(MemoryStore()) as writer:
+        cluster_tasks = service(writer)
+        slices = cluster_tasks.context.resource_claims.slices
+        slices.take(Listed(1, [kept("a", "GPU-0"), kept("b", "GPU-1", node="n2")]))
+        assert cluster_tasks.cards.offered.of("n1") == {"GPU-0"}
+        slices.take(Changed(2, kept("a"), deleted=True))
+        assert cluster_tasks.cards.offered.of("n1") == set()
+        assert cluster_tasks.cards.offered.of("n2") == {"GPU-1"}
 
 
 async def test_nothing_is_decided_for_a_cluster_whose_name_is_not_confirmed():

@@ -1,37 +1,11 @@
 """The slice feed: the cards of a node go on to the extender after each change of its slices."""
 
-from itertools import count
-from typing import Any
-
-import msgspec
+from support.claims.kept_slices import kept
 
 from ledger.kube.api.cluster_ports import Changed, Interrupted, Listed
-from ledger.kube.api.objects import Workload
 from ledger.kube.resource_claims.device_classes import class_mapping
 from ledger.kube.resource_claims.device_supply import DeviceSupply
-from webhook.context.resource_claims.slice_feed import KeptSlice, SliceFeed, kept_slice
-
-VERSIONS = count(1)
-
-
-def kept(name: str, *uuids: str, node: str = "n1", driver: str = "gpu.nvidia.com") -> KeptSlice:
-    """Return a slice whose devices have these uuids."""
-    spec: dict[str, Any] = {
-        "driver": driver,
-        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-        "devices": [
-            {"name": f"d{at}", "attributes": {"uuid": {"string": uuid}}}
-            for at, uuid in enumerate(uuids)
-        ],
-    }
-    spec |= {"nodeName": node} if node else {"allNodes": True}
-    body = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": name, "uid": name, "resourceVersion": str(next(VERSIONS))},
-        "spec": spec,
-    }
-    return kept_slice(msgspec.json.decode(msgspec.json.encode(body), type=Workload))
+from webhook.context.resource_claims.slice_feed import SliceFeed
 
 
 def feeding() -> tuple[SliceFeed, dict[str, frozenset[str]], list[str]]:
