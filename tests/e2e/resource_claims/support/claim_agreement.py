@@ -23,11 +23,12 @@ _GPU_DRIVERS: Final = frozenset((SHARED_DRIVER, WHOLE_DRIVER))
 async def ledger_is_cluster(*teams: ClaimTeam, later: Collection[str] = ()) -> None:
     """Wait until the ledger agrees with the cluster about these namespaces.
 
+    Quotas over many namespaces have to agree, too.
     No list has which claims of pods were admitted to stand for themselves, so the ledger is asked:
     they are charged as much, and once, either way. `later` are the names of templates that pods
     used before they existed: their claims were charged when they were made, or refused.
     """
-    spaces = frozenset(team.namespace for team in teams)
+    spaces = frozenset(("", *(team.namespace for team in teams)))
     await eventually(
         partial(_differences, teams, spaces, later),
         lambda differences: not differences,
