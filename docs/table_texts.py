@@ -114,9 +114,9 @@ REASONS: Final = {
         " them.",
     ),
     Reason.PRIVILEGED_CONTAINER: (
-        "The pod asks for cards and one of its containers is privileged: an init container, a"
-        " sidecar, an app container or an ephemeral one. A privileged container sees all cards of"
-        " the node, and no limit holds for it.",
+        "The pod asks for cards, also by a resource claim, and one of its containers is"
+        " privileged: an init container, a sidecar, an app container or an ephemeral one. A"
+        " privileged container sees all cards of the node, and no limit holds for it.",
         "Remove `securityContext.privileged` (for a debugging container: `kubectl debug"
         " --profile=general`), or allow it with the setting privileged.",
     ),

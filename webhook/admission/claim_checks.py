@@ -86,11 +86,8 @@ class ClaimChecks:
                 specs[named.name] = spec
         return specs
 
-    async def prepare_opening(self, pod: Pod, until: float) -> Denial | None:
-        """Read the claims and templates of a pod whose gate is removed, by loop time `until`.
-
-        The pod was not charged, and its claims were allowed because of the gate.
-        """
+    async def prepare_stored(self, pod: Pod, until: float) -> Denial | None:
+        """Read the claims and templates of a stored pod, by loop time `until`."""
         claims = pod.spec.resource_claims or ()
         names = [named.resource_claim_template_name for named in claims]
         denial = await self._store.read_claims(pod, until)

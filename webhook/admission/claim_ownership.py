@@ -23,6 +23,7 @@ from ledger.kube.api.pod_gates import is_gated
 from ledger.kube.api.quoting import shown
 from ledger.kube.requests.pod_demand import demand_of, without_claims
 from ledger.kube.resource_claims.dra_objects import ResourceClaim
+from webhook.admission import pod_checks
 from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
@@ -54,8 +55,8 @@ class ClaimOwnership:
         """Return whether a new claim of a user counts with its pod, by loop time `until`.
 
         If the policy lets pods wait, a claim of a gated pod without a charge counts with it: the
-        pod is not scheduled before its demand is reserved. The denial is transient: an object on
-        which the answer depends could not be read.
+        pod is not scheduled before its demand is reserved. The denial is transient if an object on
+        which the answer depends could not be read; a privileged pod may have no claim of cards.
         """
         place, owner = place_of(claim), claim.metadata.controller()
         if place is None or owner is None or not self.is_trusted(claim, username):
@@ -86,7 +87,7 @@ class ClaimOwnership:
         """Return whether the charge of a pod covers a claim that was generated for it."""
         namespace, owner = claim.metadata.namespace, claim.metadata.controller()
         assert owner is not None, "a claim with a place has a controller"
-        pod = await self.pod_of(namespace, owner, deadline)
+        pod = await self._unprivileged_pod(claim, owner, deadline)
         if pod is None or isinstance(pod, Denial):
             return pod if pod is not None else False
         if not _lists_template(pod, place[1]):
@@ -115,6 +116,9 @@ class ClaimOwnership:
         Its containers have to request them: a charge for its other claims covers nothing here. If
         they request an amount of memory, the devices may not have more.
         """
+        pod = await self._unprivileged_pod(claim, owner, deadline)
+        if pod is None or isinstance(pod, Denial):
+            return pod if pod is not None else False
         wanted: Counter[str] = Counter()
         for request in claim.spec.devices.requests or ():
             exactly = request.exactly
@@ -125,17 +129,26 @@ class ClaimOwnership:
             if not resource or exactly.admin_access:
                 return False
             wanted[resource] += exactly.count or 1
-        namespace = claim.metadata.namespace
-        pod = await self.pod_of(namespace, owner, deadline)
-        if pod is None or isinstance(pod, Denial):
-            return pod if pod is not None else False
         asked = demand_of(without_claims(pod), self._context.rules)
         if isinstance(asked, Denial) or not wanted or not covers(asked.amounts, wanted):
             return False
         if self._exceeds_parts(claim, pod, asked.amounts):
             return False
-        charge = await self.charge_of(namespace, owner, deadline, wait=True)
+        charge = await self.charge_of(claim.metadata.namespace, owner, deadline, wait=True)
         return charge is not None and covers(charge, wanted)
+
+    async def _unprivileged_pod(
+        self, claim: ResourceClaim, owner: OwnerReference, deadline: float
+    ) -> Pod | Denial | None:
+        """Return the pod of a claim; a denial if it is privileged and was not refused itself.
+
+        When it was reviewed, its template did not exist, or it requested an extended resource that
+        only a class serves.
+        """
+        pod = await self.pod_of(claim.metadata.namespace, owner, deadline)
+        if pod is None or isinstance(pod, Denial) or self._settings.allow_privileged:
+            return pod
+        return pod_checks.privileged_owner_denial(pod, claim.metadata.name) or pod
 
     def _exceeds_parts(self, claim: ResourceClaim, pod: Pod, asked: Amounts) -> bool:
         """Return whether a claim may take more memory than the parts of cards that a pod requests.

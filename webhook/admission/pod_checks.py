@@ -7,6 +7,8 @@ spec.nodeName where its scheduler chooses the cards, and for a change of its car
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.objects import Container, Pod, PodSpec
@@ -42,29 +44,45 @@ def pod_denial(
 def privileged_denial(pod: Pod, old: Pod | None, rules: DemandRules) -> Denial | None:
     """Return a denial if a pod that requests cards has a privileged container.
 
-    A privileged container sees every card of its node, regardless of the container that requests
-    one. Privileged containers that the old pod had beside cards may stay; otherwise its labels and
-    finalizers could not be written. They are matched by name, which is unique in a pod.
+    A privileged container sees every card of its node, regardless of the container or resource
+    claim that requests one. Privileged containers that the old pod had beside cards may stay;
+    otherwise its labels and finalizers could not be written. They are matched by name, which is
+    unique in a pod.
     """
     privileged = list(_privileged(pod.spec))
-    taking = _taking_cards(pod.spec, rules) if privileged else None
-    if taking is None:
+    taking = _what_takes_cards(pod, rules) if privileged else ""
+    if not taking:
         return None
     before: frozenset[str] = frozenset()
-    if old is not None and _taking_cards(old.spec, rules) is not None:
+    if old is not None and _what_takes_cards(old, rules):
         before = frozenset(container.name for _, container in _privileged(old.spec))
     new = ((field, container) for field, container in privileged if container.name not in before)
     first = next(new, None)
-    return None if first is None else _is_privileged(*first, taking, rules)
+    if first is None:
+        return None
+    asks = needs_cards(first[1], rules)
+    return _is_privileged(*first, "and asks for cards" if asks else _beside(taking))
 
 
-def _is_privileged(
-    field: str, container: Container, taking: Container, rules: DemandRules
-) -> Denial:
-    if needs_cards(container, rules):
-        where = "and asks for cards"
-    else:
-        where = f"beside container {shown(taking.name)}, which asks for cards"
+def privileged_owner_denial(pod: Pod, claim: str) -> Denial | None:
+    """Return a denial if a claim of cards is made for a pod that has a privileged container."""
+    first = next(_privileged(pod.spec), None)
+    if first is None:
+        return None
+    denial = _is_privileged(*first, _beside(f"resource claim {shown(claim)}"))
+    return msgspec.structs.replace(
+        denial,
+        message=f"pod {shown(pod.metadata.name)}: {denial.message}",
+        field="metadata.ownerReferences",
+        value=shown(pod.metadata.name),
+    )
+
+
+def _beside(taking: str) -> str:
+    return f"beside {taking}, which asks for cards"
+
+
+def _is_privileged(field: str, container: Container, where: str) -> Denial:
     return Denial(
         Reason.PRIVILEGED_CONTAINER,
         f"container {shown(container.name)} is privileged {where}, so no limit on cards would hold",
@@ -82,6 +100,15 @@ def _privileged(spec: PodSpec) -> Iterator[tuple[str, Container]]:
             context = container.security_context
             if context is not None and context.privileged:
                 yield f"{field}[{number}]", container
+
+
+def _what_takes_cards(pod: Pod, rules: DemandRules) -> str:
+    """Return the container or resource claim that requests cards, "" if none is known to."""
+    container = _taking_cards(pod.spec, rules)
+    if container is not None:
+        return f"container {shown(container.name)}"
+    claim = rules.claims.card_claim(pod)
+    return f"resource claim {shown(claim)}" if claim else ""
 
 
 def _taking_cards(spec: PodSpec, rules: DemandRules) -> Container | None:

@@ -53,13 +53,17 @@ def claims(trusted: Sequence[str]) -> list[dict[str, Any]]:
 def debugging(resources: Sequence[str]) -> list[dict[str, Any]]:
     """Return the match conditions of ephemeral containers.
 
-    Only a privileged one is reviewed; others can be added while this service is down.
+    Only a privileged one is reviewed; others can be added while this service is down. A class may
+    serve an extended resource that is not in `resources`; then the status names its claim.
     """
+    extended = "object.?status.?extendedResourceClaimStatus.hasValue()"
     privileged = "c.?securityContext.?privileged.orValue(false)"
     return [
         {
             "name": "asks-for-accelerators",
-            "expression": resource_request_cel.asks("object.spec", _literal(resources)),
+            "expression": (
+                f"{resource_request_cel.asks('object.spec', _literal(resources))} || {extended}"
+            ),
         },
         {
             "name": "has-a-privileged-one",

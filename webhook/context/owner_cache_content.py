@@ -13,6 +13,7 @@ import msgspec
 from ledger.core.model.denials import Denial
 from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.objects import Pod, Workload
+from ledger.kube.requests.claim_demands import ClaimDemands
 from ledger.kube.requests.demand import NO_DEMAND, Demand
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.watch.owner_cache import CachedOwner
@@ -47,7 +48,7 @@ def owner_digest(catalog: KindCatalog, rules: DemandRules) -> Callable[[Resource
     return digest
 
 
-class _AnyClaims:
+class _AnyClaims(ClaimDemands):
     """Demands by which each pod with generated claims requests something."""
 
     def of_pod(self, pod: Pod) -> Demand | Denial:

@@ -22,8 +22,15 @@ class ClaimDemands(Protocol):
         """
         ...
 
+    def card_claim(self, pod: Pod) -> str:
+        """Return the name of a resource claim by which the pod uses cards, "" if none is known.
 
-class _NoClaims:
+        Claims that count by themselves are included, and those of extended resources.
+        """
+        return ""
+
+
+class _NoClaims(ClaimDemands):
     def of_pod(self, pod: Pod) -> Demand | Denial:
         return NO_DEMAND
 

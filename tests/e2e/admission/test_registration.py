@@ -169,8 +169,14 @@ async def test_privileged_ephemeral_containers_are_reviewed_in_pods_with_cards(
     assert await debug("a", "two", privileged=True) == [(VALIDATE, "UPDATE", "ephemeralcontainers")]
     other = plain()
     other["metadata"]["name"] = "b"
+    other["spec"]["containers"][0]["resources"] = {"limits": {"x.io/gpu": "1"}}
     await setting.cluster.must("POST", setting.pods, other)
     assert await debug("b", "one", privileged=True) == []
+    mappings = [{"containerName": "main", "resourceName": "x.io/gpu", "requestName": "r"}]
+    served = {"resourceClaimName": "c", "requestMappings": mappings}
+    status = {"status": {"extendedResourceClaimStatus": served}}
+    await setting.cluster.must("PATCH", f"{setting.pods}/b/status", status, headers=kind)
+    assert await debug("b", "two", privileged=True) == [(VALIDATE, "UPDATE", "ephemeralcontainers")]
 
 
 async def test_a_status_and_a_deletion_are_not_reviewed(setting: ReviewedNamespace) -> None:

@@ -148,11 +148,12 @@ class PodAdmission:
     ) -> Verdict:
         """Decide about a change of a pod, by loop time `until`. Raises BadReview."""
         if request.sub_resource == _EPHEMERAL:
-            return self._decide_ephemeral(request)
+            return await self._decide_ephemeral(request, until)
         pod = placed_pod(required_pod(request, "object"), request)
         stored = placed_pod(required_pod(request, "oldObject"), request)
         if pod.spec.resource_claims and is_gated(stored.spec) and not is_gated(pod.spec):
-            denial = await self._claims.prepare_opening(pod, until)
+            # The pod was not charged, and its claims were allowed because of the gate.
+            denial = await self._claims.prepare_stored(pod, until)
             if denial is not None:
                 return Verdict(denial)
         write = self._checked(request, (pod, stored), policy, until)
@@ -168,12 +169,15 @@ class PodAdmission:
             write, stored, _NO_DEMAND if isinstance(before, Denial) else before
         )
 
-    def _decide_ephemeral(self, request: AdmissionRequest) -> Verdict:
+    async def _decide_ephemeral(self, request: AdmissionRequest, until: float) -> Verdict:
         """Decide about ephemeral containers, which can ask for nothing, but may be privileged."""
-        pod, stored = required_pod(request, "object"), required_pod(request, "oldObject")
+        pod = placed_pod(required_pod(request, "object"), request)
+        stored = placed_pod(required_pod(request, "oldObject"), request)
         if self._settings.allow_privileged:
             return UNTOUCHED
-        denial = pod_checks.privileged_denial(pod, stored, self._context.rules)
+        denial = await self._claims.prepare_stored(pod, until)
+        if denial is None:
+            denial = pod_checks.privileged_denial(pod, stored, self._context.rules)
         return UNTOUCHED if denial is None else Verdict(denial)
 
     def _checked(

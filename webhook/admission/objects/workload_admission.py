@@ -146,11 +146,11 @@ class WorkloadAdmission:
         self, request: AdmissionRequest, change: _Change, policy: NamespacePolicy, until: float
     ) -> Reserve | Denial | None:
         """Return the reservation of the object, None if it is not charged itself."""
-        if not change.envelope.traits:
-            return None
         denial = self._template_refused(request, change.write)
         if denial is not None:
             return denial
+        if not change.envelope.traits:
+            return None
         reserve = self._reservation(request, change, policy)
         if isinstance(reserve, Denial):
             return reserve

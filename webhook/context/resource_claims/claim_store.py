@@ -222,6 +222,28 @@ class ClaimStore:
         """
         return pod_claim_demands.demand_of_claims(pod, self, {})
 
+    def card_claim(self, pod: Pod) -> str:
+        """Return the name of a claim by which a pod uses cards, "" if none is known."""
+        for named in pod.spec.resource_claims or ():
+            if any(map(_takes_cards, self._demands(pod, named))):
+                return named.name
+        extended = self._at(pod, EXTENDED)
+        names = (item.metadata.name for item in extended if _takes_cards(self.of_claim(item)))
+        return next(names, "")
+
+    def _demands(self, pod: Pod, named: PodResourceClaim) -> list[Demand | Denial]:
+        """Return the demands of the known claims of a pod by one name, else of their template."""
+        namespace, template = pod.metadata.namespace, named.resource_claim_template_name
+        if not template:
+            claim = self.claims.of_name(namespace, named.resource_claim_name)
+            return [] if claim is None else [self.of_claim(claim)]
+        claims = self._at(pod, named.name)
+        spec = None if claims else self.template(namespace, template)
+        if spec is None:
+            return [self.of_claim(claim) for claim in claims]
+        bound = self.bound(spec)
+        return [bound if isinstance(bound, Denial) else bound.demand]
+
     def with_claim(self, pod_claim_name: str, claim: ResourceClaim) -> ClaimDemands:
         """Return the demands of pods whose claim of this name has the spec of `claim`."""
         return _WithClaim(self, {pod_claim_name: claim})
@@ -254,9 +276,12 @@ class ClaimStore:
         return None
 
     async def read_claims(self, pod: Pod, until: float) -> Denial | None:
-        """Read the claims in the status of a pod that are not known; returns as `prepare`."""
-        statuses = pod.status.resource_claim_statuses or ()
-        names = [status.resource_claim_name for status in statuses]
+        """Read the claims of a stored pod that are not known; returns as `prepare`."""
+        named = (*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ()))
+        names = [each.resource_claim_name for each in named]
+        extended = pod.status.extended_resource_claim_status
+        if extended is not None:
+            names.append(extended.resource_claim_name)
         return await self.read_named(pod.metadata.namespace, names, until)
 
     async def read_named(self, namespace: str, names: Iterable[str], until: float) -> Denial | None:
@@ -316,7 +341,7 @@ class ClaimStore:
         return tuple(claim for claim in known if claim.metadata.namespace == meta.namespace)
 
 
-class _WithClaim:
+class _WithClaim(ClaimDemands):
     """The demands of pods in which one claim has a given spec."""
 
     def __init__(self, store: ClaimStore, instead: Mapping[str, ResourceClaim]) -> None:
@@ -339,6 +364,11 @@ def class_names(spec: ClaimSpec) -> tuple[str, ...]:
             if way is not None:
                 names[way.device_class_name] = None
     return tuple(names)
+
+
+def _takes_cards(demand: Demand | Denial) -> bool:
+    """Return whether a claim of this demand is charged for cards; a denied one has no devices."""
+    return not isinstance(demand, Denial) and bool(demand.amounts or demand.unknown)
 
 
 def _name_in_status(pod: Pod, name: str) -> str:
