@@ -4,11 +4,8 @@ The slices name a card by its node and uuid. A device of several nodes has no no
 offered on every node.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Final
-
-from ledger.core.model.cards import NodeCards
-from ledger.core.model.qualified_names import qualified
 
 OnOffer = Callable[[str, frozenset[str]], None]
 """Receives the local name of a node and the uuids of its offered cards."""
@@ -27,7 +24,9 @@ class OfferedCards:
         self._on_offer: list[OnOffer] = []
 
     def set(self, node: str, uuids: frozenset[str]) -> None:
-        """Replace the offered cards of a node."""
+        """Replace the offered cards of a node; the same cards again change nothing."""
+        if uuids == self._by_node.get(node, NO_CARDS):
+            return
         if uuids:
             self._by_node[node] = uuids
         else:
@@ -46,14 +45,10 @@ class OfferedCards:
         own, any_node = self._by_node.get(node, NO_CARDS), self._by_node.get(ANYWHERE, NO_CARDS)
         return own | any_node if any_node else own
 
-    def announced(self, nodes: Mapping[str, NodeCards], cluster: str) -> dict[str, list[str]]:
-        """Return the offered cards that nodes of a cluster announce, by local name, sorted."""
-        both: dict[str, list[str]] = {}
-        anywhere = ANYWHERE in self._by_node
-        names = (name.partition("/")[2] for name in nodes) if anywhere else self._by_node
-        for node in names:
-            known = nodes.get(qualified(cluster, node))
-            announced = {card.uuid for card in known.cards} if known is not None else NO_CARDS
-            if uuids := sorted(announced & self.of(node)):
-                both[node] = uuids
-        return both
+    def own(self, node: str) -> frozenset[str]:
+        """Return the offered cards of a node alone, given as to `set`."""
+        return self._by_node.get(node, NO_CARDS)
+
+    def nodes(self) -> Sequence[str]:
+        """Return the nodes with offered cards of their own, `ANYWHERE` among them."""
+        return tuple(self._by_node)

@@ -8,6 +8,7 @@ from gpuledger.server.endpoints.fit_endpoint import FitEndpoint
 from gpuledger.server.endpoints.live_fit import LiveFit
 from gpuledger.server.endpoints.live_waiting import Answer, LiveWaiting
 from gpuledger.server.endpoints.waiting_endpoint import WaitingEndpoint
+from gpuledger.server.follower.unsent_offers import UnsentOffers
 from gpuledger.server.ledger_replica import LedgerReplica
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.validating_webhook import ValidatingWebhook
@@ -35,16 +36,12 @@ class LiveAnswers:
         def position() -> int:
             return replica.writer.head.position if replica.writer is not None else 0
 
-        def offers() -> dict[str, list[str]]:
-            nodes = replica.state.nodes
-            return offered.announced(nodes, settings.cluster) if offered is not None else {}
-
         self.fit = LiveFit(
             validating,
             settings,
             follower=lambda: replica.follower,
             position=position,
-            offers=offers,
+            offers=UnsentOffers(offered) if offered is not None else None,
         )
         self._settings, self._validating = settings, validating
 

@@ -7,7 +7,7 @@ cards, so a large cluster delays no review. YAML is read in a thread that pauses
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -18,6 +18,7 @@ from gpuledger.cli.manifest_document import ManifestProblem
 from gpuledger.manifest_fit.fit_report import DecidedFit, FitReport
 from gpuledger.manifest_fit.manifest_pods import card_requests
 from gpuledger.server.follower.follower_supervisor import FollowerSupervisor, FollowerUnavailable
+from gpuledger.server.follower.unsent_offers import UnsentOffers
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.explanation import NAMESPACE, Explanation, explain
 from webhook.admission.validating_webhook import ValidatingWebhook
@@ -76,11 +77,11 @@ class LiveFit:
         *,
         follower: Callable[[], FollowerSupervisor | None],
         position: Callable[[], int],
-        offers: Callable[[], Mapping[str, Sequence[str]]] = dict,
+        offers: UnsentOffers | None = None,
     ) -> None:
         """Decide by this webhook, with the deadline of reviews.
 
-        `offers` returns the uuids of the cards in ResourceSlices, by node.
+        `offers` are the cards in ResourceSlices, None without a cluster.
         """
         self._validating, self._settings, self._follower = validating, settings, follower
         self._position, self._offers = position, offers
@@ -113,7 +114,7 @@ class LiveFit:
             requests,
             within=where if question.restricted else "",
             nodes_max=question.nodes_max,
-            offered=self._offers(),
+            offers=self._offers,
             position=self._position(),
             seconds=_left(until),
         )

@@ -7,7 +7,7 @@ question is answered in a thread, about a copy.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -19,6 +19,7 @@ from gpuledger.cli.exit_codes import CommandError, Exit
 from gpuledger.manifest_fit.card_fit import CardFit
 from gpuledger.manifest_fit.fit_report import PodFit
 from gpuledger.manifest_fit.manifest_pods import PodCardRequest
+from gpuledger.server.follower.unsent_offers import OfferMessage
 from gpuledger.wiring.extender_from_settings import extender_settings
 from ledger.core.model.state import State
 from ledger.log.records import Record
@@ -30,11 +31,11 @@ POLL_SECONDS: Final = 0.02
 _log: Final = structlog.get_logger("gpuledger.server.follower")
 
 
-class CardQuestion(msgspec.Struct, frozen=True):
+class CardQuestion(msgspec.Struct, frozen=True, tag=True):
     """A question of the service, to be answered within `seconds` as of a `position` or later.
 
     Each report names at most `nodes_max` nodes; with `within`, it is restricted to the namespace of
-    this local name. `offered` are the uuids of the cards in ResourceSlices, by node.
+    this local name.
     """
 
     number: int
@@ -43,7 +44,6 @@ class CardQuestion(msgspec.Struct, frozen=True):
     nodes_max: int
     position: int
     seconds: float
-    offered: Mapping[str, Sequence[str]] = {}
 
 
 class CardAnswer(msgspec.Struct, frozen=True):
@@ -75,13 +75,32 @@ class CardAnswers:
         """Answer that the log is being read, until `start`."""
         self._settings = settings
         self._folded: FoldedLog | None = None
-        self._inventory: ClusterInventory | None = None
+        self._inventory = ClusterInventory(settings.cluster, UsageOverlay())
+        self._offered: set[str] = set()
+        self._begun: list[str] = []
         self._busy = asyncio.Lock()
 
     def start(self, folded: FoldedLog) -> None:
         """Answer from this log."""
         self._folded = folded
         folded.subscribe(self._follow)
+
+    def take_offers(self, message: OfferMessage) -> None:
+        """Leave the cards in ResourceSlices out from now on."""
+        if message.anew:
+            for node in self._offered:
+                self._inventory.set_offered(node, frozenset())
+            self._offered.clear()
+        for offer in message.offers:
+            self._begun += offer.uuids
+            if offer.goes_on:
+                continue
+            self._inventory.set_offered(offer.node, frozenset(self._begun))
+            if self._begun:
+                self._offered.add(offer.node)
+            else:
+                self._offered.discard(offer.node)
+            self._begun = []
 
     async def answer(self, question: CardQuestion) -> CardAnswer:
         """Return the answer to a question, after those asked before it."""
@@ -113,18 +132,15 @@ class CardAnswers:
                 )
             await asyncio.sleep(POLL_SECONDS)
         frozen = self._loaded(self._folded.state).frozen_copy()
-        for node, uuids in question.offered.items():
-            frozen.set_offered(node, frozenset(uuids))
         return frozen.position, await asyncio.to_thread(self._tried, frozen, question, until)
 
     def _loaded(self, state: State) -> ClusterInventory:
-        if self._inventory is None:
-            self._inventory = ClusterInventory(self._settings.cluster, UsageOverlay())
+        if not self._inventory.loaded:
             self._inventory.load(state)
         return self._inventory
 
     def _follow(self, record: Record) -> None:
-        if self._inventory is not None and self._folded is not None:
+        if self._inventory.loaded and self._folded is not None:
             self._inventory.follow(self._folded.state, record)
 
     def _tried(

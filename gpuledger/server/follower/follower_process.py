@@ -4,8 +4,8 @@ It folds the same log in a separate process, because SQLite and the encoding of 
 block the event loop that answers reviews. It also scrubs the log.
 
 Started by `gpuledger.server.follower.follower_supervisor`, it reads its instructions as one line of
-JSON from standard input, and then questions about cards. It ends with standard input, so it never
-outlives the service. It prints its messages to the service as lines of JSON.
+JSON from standard input, and then the cards in ResourceSlices and questions. It ends with standard
+input, so it never outlives the service. It prints its messages to the service as lines of JSON.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 from gpuledger.server.follower.card_answers import CardAnswer, CardAnswers, CardQuestion
+from gpuledger.server.follower.unsent_offers import OfferMessage
 from gpuledger.storage import scratch_folder
 from gpuledger.storage.projection_catch_up import projecting
 from gpuledger.wiring import log_from_settings, store_layout
@@ -222,8 +223,11 @@ async def _answer(reader: asyncio.StreamReader, cards: CardAnswers) -> None:
     """Answer questions until standard input ends."""
     async with asyncio.TaskGroup() as tasks:
         while line := await reader.readline():
-            question = msgspec.json.decode(line, type=CardQuestion)
-            tasks.create_task(_answer_one(question, cards))
+            message = msgspec.json.decode(line, type=CardQuestion | OfferMessage)
+            if isinstance(message, OfferMessage):
+                cards.take_offers(message)
+            else:
+                tasks.create_task(_answer_one(message, cards))
 
 
 async def _answer_one(question: CardQuestion, cards: CardAnswers) -> None:

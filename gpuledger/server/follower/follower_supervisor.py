@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ from gpuledger.server.follower.follower_process import (
     FollowerInstructions,
     FollowerMessage,
 )
+from gpuledger.server.follower.unsent_offers import UnsentOffers
 from ledger.tasks.backoff import Backoff
 
 AGAIN_SECONDS: Final = 1.0
@@ -62,14 +63,17 @@ class FollowerSupervisor:
         *,
         within: str,
         nodes_max: int,
-        offered: Mapping[str, Sequence[str]],
+        offers: UnsentOffers | None,
         position: int,
         seconds: float,
     ) -> CardAnswer:
-        """Ask where pods fit; see `CardQuestion`. Raises FollowerUnavailable and TimeoutError."""
+        """Ask where pods fit; see `CardQuestion`. The cards of `offers` are left out.
+
+        Raises FollowerUnavailable and TimeoutError.
+        """
         number = next(self._numbers)
         line = msgspec.json.encode(
-            CardQuestion(number, requests, within, nodes_max, position, seconds, offered)
+            CardQuestion(number, requests, within, nodes_max, position, seconds)
         )
         if len(line) >= QUESTION_BYTES_MAX:
             raise FollowerUnavailable(
@@ -82,6 +86,8 @@ class FollowerSupervisor:
         answer: asyncio.Future[CardAnswer] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
+            for message in offers.messages(process) if offers is not None else ():
+                process.stdin.write(msgspec.json.encode(message) + b"\n")
             process.stdin.write(line + b"\n")
             async with asyncio.timeout(seconds):
                 answered = await answer

@@ -1,13 +1,11 @@
 """Cards in ResourceSlices: filter and bind leave them to kube-scheduler's allocator."""
 
 import pytest
-from support.harness.extender_harness import CLUSTER, ModelServer, cards, pod, replica
+from support.harness.extender_harness import ModelServer, cards, pod, replica
 
 from extender.fit import repeated_fits
 from extender.scheduler_api.extender_wire import ExtenderArgs
 from extender.settlement.allocated_devices.offered_cards import OfferedCards
-from ledger.core.model.cards import NodeCards
-from ledger.core.model.commands import RegisterCards
 
 WANTS = pod("a", gpu=1, gpumem=8000)
 
@@ -114,12 +112,9 @@ def test_offers_are_passed_on_to_later_subscribers_and_end():
     assert offered.of("n1") == frozenset()
 
 
-def test_only_offered_cards_that_their_node_announces_are_named():
-    offered = OfferedCards()
-    offered.set("n1", frozenset({"GPU-0", "GPU-9"}))
-    offered.set("n2", frozenset({"GPU-0"}))
-    nodes = {f"{CLUSTER}/n1": NodeCards("gpuledger", RegisterCards("", "", cards("GPU-0")).cards)}
-    assert offered.announced(nodes, CLUSTER) == {"n1": ["GPU-0"]}
-    offered.set("", frozenset({"GPU-0"}))
-    offered.set("n1", frozenset())
-    assert offered.announced(nodes, CLUSTER) == {"n1": ["GPU-0"]}
+def test_the_same_cards_again_are_passed_to_no_subscriber():
+    offered, heard = OfferedCards(), list[str]()
+    offered.subscribe(lambda node, _: heard.append(node))
+    for uuids in ({"GPU-0"}, {"GPU-0"}, {"GPU-1"}, set[str](), set[str]()):
+        offered.set("n1", frozenset(uuids))
+    assert heard == ["n1"] * 3

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -13,12 +13,15 @@ from msgspec import structs
 from starlette.applications import Starlette
 from support.builders.decide_and_fold import apply
 
+from extender.settlement.allocated_devices.offered_cards import OfferedCards
+from gpuledger.manifest_fit.fit_report import PodFit
 from gpuledger.manifest_fit.manifest_pods import PodCardRequest
 from gpuledger.server.endpoints import live_fit
 from gpuledger.server.endpoints.fit_endpoint import FitEndpoint
 from gpuledger.server.endpoints.live_fit import LiveFit
 from gpuledger.server.follower.card_answers import CardAnswer, CardAnswers, CardQuestion
 from gpuledger.server.follower.follower_supervisor import FollowerUnavailable
+from gpuledger.server.follower.unsent_offers import OfferMessage, UnsentOffers
 from gpuledger.storage.past_ledger import PastLedger
 from gpuledger.wiring import admission_from_settings
 from ledger.core.model import commands
@@ -89,14 +92,15 @@ class Follower:
         *,
         within: str,
         nodes_max: int,
-        offered: Mapping[str, Sequence[str]],
+        offers: UnsentOffers | None,
         position: int,
         seconds: float,
     ) -> CardAnswer:
         await self.gate.wait()
-        asked = msgspec.json.encode(
-            CardQuestion(1, requests, within, nodes_max, position, seconds, offered)
-        )
+        for message in offers.messages(self) if offers is not None else ():
+            sent = msgspec.json.encode(message)
+            self.cards.take_offers(msgspec.json.decode(sent, type=OfferMessage))
+        asked = msgspec.json.encode(CardQuestion(1, requests, within, nodes_max, position, seconds))
         answer = await self.cards.answer(msgspec.json.decode(asked, type=CardQuestion))
         if answer.problem:
             raise FollowerUnavailable(answer.problem)
@@ -324,30 +328,30 @@ async def test_a_defect_of_the_trial_is_answered_and_the_next_fit_works(
 async def test_without_a_follower_the_remedy_is_named(app: Any) -> None:
     follower = Follower()
     with pytest.raises(FollowerUnavailable, match="try again"):
-        await follower.ask([], within="", nodes_max=1, offered={}, position=0, seconds=1.0)
+        await follower.ask([], within="", nodes_max=1, offers=None, position=0, seconds=1.0)
 
 
 async def test_cards_of_slices_are_left_out_by_the_follower(follower: Follower) -> None:
-    """The question has the cards that are announced and in a slice."""
+    """The follower has the slices of each question, also of those that ended since."""
     requests = [PodCardRequest("p", PodDeviceRequest((_ONE_CARD,)))]
-    every = [card.uuid for node in follower.folded.state.nodes.values() for card in node.cards]
-    offered = {name.partition("/")[2]: every for name in follower.folded.state.nodes}
-    for given, fits in (({}, True), (offered, False), ({}, True)):
+    offered = OfferedCards()
+    offers = UnsentOffers(offered)
+
+    async def tried() -> PodFit:
         answer = await follower.ask(
-            requests, within="", nodes_max=9, offered=given, position=0, seconds=5.0
+            requests, within="", nodes_max=9, offers=offers, position=0, seconds=5.0
         )
-        assert answer.pods[0].fits == fits
-    assert (
-        "CardOfferedByDRA"
-        in (
-            await follower.ask(
-                requests, within="", nodes_max=9, offered=offered, position=0, seconds=5.0
-            )
-        )
-        .pods[0]
-        .reasons[0]
-        .reason
-    )
+        return answer.pods[0]
+
+    assert (await tried()).fitting == 2
+    offered.set("gpu-node-1", frozenset({"GPU-a"}))
+    assert [node.node for node in (await tried()).nodes if node.fits] == ["gpu-node-2"]
+    offered.set("", frozenset({"GPU-b"}))
+    (counted,) = (await tried()).reasons
+    assert (counted.reason, counted.nodes) == ("1/1 CardOfferedByDRA", 2)
+    offered.set("gpu-node-1", frozenset())
+    offered.set("", frozenset())
+    assert (await tried()).fitting == 2
 
 
 _ONE_CARD = ContainerDeviceRequests(

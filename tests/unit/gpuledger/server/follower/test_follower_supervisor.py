@@ -52,7 +52,7 @@ async def test_a_question_ends_with_the_follower_or_its_answer(
     follower = supervisor()
     running = asyncio.create_task(follower._run_once())
     await until(lambda: follower._process is not None)
-    asked = follower.ask([], within="", nodes_max=1, offered={}, position=0, seconds=5.0)
+    asked = follower.ask([], within="", nodes_max=1, offers=None, position=0, seconds=5.0)
     if answers:
         assert (await asked).position == 7
         running.cancel()
