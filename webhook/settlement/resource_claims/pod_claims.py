@@ -12,15 +12,15 @@ from ledger.kube.api.objects import Pod
 from ledger.kube.requests.demand import Demand
 from ledger.kube.resource_claims.dra_objects import ResourceClaim
 from webhook.context.admitted_demand import NOTHING_AWAITED
-from webhook.settlement.charge_settlement_session import SettlementSession
-from webhook.settlement.observation_commands import ObservedObject
-from webhook.settlement.pod_observation import POD_KEYS
-from webhook.settlement.resource_claims.claims_by_owner import ClaimsByOwner
-from webhook.settlement.resource_claims.extended_resources import (
+from webhook.context.resource_claims.extended_resources import (
     NOT_SERVED,
     ServedResources,
     with_served,
 )
+from webhook.settlement.charge_settlement_session import SettlementSession
+from webhook.settlement.observation_commands import ObservedObject
+from webhook.settlement.pod_observation import POD_KEYS
+from webhook.settlement.resource_claims.claims_by_owner import ClaimsByOwner
 from webhook.settlement.resource_claims.seen_claims import (
     has_own_claims,
     names_claim,

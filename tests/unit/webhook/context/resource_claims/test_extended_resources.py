@@ -7,7 +7,7 @@ from ledger.kube.requests.demand import Demand
 from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.gpu_type_annotation import CardType
 from ledger.kube.requests.pod_demand import demand_of
-from webhook.settlement.resource_claims.extended_resources import (
+from webhook.context.resource_claims.extended_resources import (
     NOT_SERVED,
     ServedResources,
     with_served,
