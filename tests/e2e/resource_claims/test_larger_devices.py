@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.harness.polling import eventually
-from tests.e2e.objects.pods import MEMORY
+from tests.e2e.objects.pods import CARDS, MEMORY
 from tests.e2e.objects.team import QUOTA
 from tests.e2e.resource_claims.support import claim_supply
 from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster, opened
@@ -23,6 +23,9 @@ pytestmark = [
 ]
 
 LARGER_MIB = 90_000
+ASSUMED_MIB = 1_000
+"""Size of the card for which a pod is charged that requests one without an amount."""
+
 WITHIN = 60.0
 
 
@@ -30,7 +33,8 @@ WITHIN = 60.0
 async def yard(assets, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ClaimCluster]:
     """Run a cluster in which allocations are reviewed."""
     folder = tmp_path_factory.mktemp("larger")
-    async with opened(assets, folder, review_claim_status="true") as running:
+    settings = {"review_claim_status": "true", "worst_card_memory": str(ASSUMED_MIB)}
+    async with opened(assets, folder, **settings) as running:
         yield running
 
 
@@ -63,6 +67,25 @@ async def test_resource_of_a_class_is_charged_in_the_claim_of_the_scheduler(
     assert await team.listed("ResourceClaim") == []
 
 
+async def test_larger_allocation_of_an_extended_resource_is_refused(team: ClaimTeam) -> None:
+    await team.open(memory=WHOLE_MIB - 1, cards=10, cores=1000)
+    pod = pod_with("a")
+    pod["spec"]["containers"][0]["resources"] = {"limits": {CARDS: "1"}}
+    await team.make(pod)
+    assert f"would need {WHOLE_MIB} MiB, quota" in await refusal(team)
+    await team.charge_is(memory=ASSUMED_MIB, cards=1, cores=100)
+    await raise_memory(team, WHOLE_MIB)
+    await team.allocated(1)
+    await team.charge_is(memory=WHOLE_MIB, cards=1, cores=100)
+    await team.remove("Pod", "a")
+
+
+async def raise_memory(team: ClaimTeam, limit: int) -> None:
+    raised = {"spec": {"hard": {f"limits.{MEMORY}": str(limit)}}}
+    quota = await team.cluster.patch(f"{team.path}/resourcequotas/{QUOTA}", raised)
+    assert quota.status == 200, quota.message
+
+
 async def test_allocation_of_a_larger_device_is_refused_and_later_stored(team: ClaimTeam) -> None:
     await team.open(memory=WHOLE_MIB, cards=10, cores=1000)
     pod = pod_with("a", templates=("whole",))
@@ -77,8 +100,6 @@ async def test_allocation_of_a_larger_device_is_refused_and_later_stored(team: C
     assert (await team.cluster.patch(f"/api/v1/nodes/{H100_NODE}", label)).status == 200
     assert f"would need {LARGER_MIB} MiB, quota" in await refusal(team)
     await team.charge_is(memory=WHOLE_MIB, cards=1, cores=100)
-    raised = {"spec": {"hard": {f"limits.{MEMORY}": str(LARGER_MIB)}}}
-    quota = await team.cluster.patch(f"{team.path}/resourcequotas/{QUOTA}", raised)
-    assert quota.status == 200, quota.message
+    await raise_memory(team, LARGER_MIB)
     await team.allocated(1)
     await team.charge_is(memory=LARGER_MIB, cards=1, cores=100)

@@ -18,8 +18,9 @@ from ledger.core.model.commands import Asker, Reserve
 from ledger.core.model.denials import Denial
 from ledger.kube.api.api_resources import CLAIMS, PODS
 from ledger.kube.api.objects import Pod
-from ledger.kube.requests.pod_demand import demand_of
+from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import label_traits, recorded_traits
+from ledger.kube.resource_claims.allocation import Allocated
 from ledger.kube.resource_claims.dra_objects import ResourceClaim
 from webhook.admission.claim_ownership import ClaimOwnership
 from webhook.admission.reservation_client import UNAVAILABLE, ReservationClient
@@ -33,6 +34,8 @@ from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.read_deadline import read_deadline
 from webhook.context.resource_claims.claim_denials import undecided_denial
 from webhook.context.resource_claims.claim_index import EXTENDED, place_of
+from webhook.context.resource_claims.claim_store import class_names
+from webhook.context.resource_claims.extended_resources import ServedResources, with_served
 
 STATUS: Final = (CLAIMS.name, "UPDATE", "status")
 """Resource, operation and subresource that are decided here."""
@@ -82,14 +85,14 @@ class ClaimStatusAdmission:
             traits=traits,
         )
         if not self._store.has_own_entry(claim):
-            of_pod = await self._of_pod(claim, reserve, until)
+            of_pod = await self._of_pod(claim, given, reserve, until)
             if isinstance(of_pod, Verdict):
                 return of_pod
             reserve = of_pod
         return await self._fits(reserve, until)
 
     async def _of_pod(
-        self, claim: ResourceClaim, reserve: Reserve, until: float
+        self, claim: ResourceClaim, given: Allocated, reserve: Reserve, until: float
     ) -> Reserve | Verdict:
         """Return the reservation for the pod of a claim, with this allocation in its demand.
 
@@ -98,8 +101,6 @@ class ClaimStatusAdmission:
         place, owner = place_of(claim), claim.metadata.controller()
         if place is None or owner is None:
             return reserve
-        if place[1] == EXTENDED:
-            return UNTOUCHED  # the pod is charged for its extended resources
         deadline, namespace = read_deadline(until), claim.metadata.namespace
         pod = await self._ownership.pod_of(namespace, owner, deadline)
         if isinstance(pod, Denial):
@@ -107,16 +108,30 @@ class ClaimStatusAdmission:
         charge = await self._ownership.charge_of(namespace, owner, deadline, wait=False)
         if pod is None or charge is None:
             return reserve
-        return self._raised(pod, (place[1], claim), reserve)
-
-    def _raised(
-        self, pod: Pod, allocated: tuple[str, ResourceClaim], reserve: Reserve
-    ) -> Reserve | Verdict:
-        rules = self._context.rules
-        rules = msgspec.structs.replace(rules, claims=self._store.with_claim(*allocated))
-        demand = demand_of(pod, rules)
+        demand = self._demand(pod, place[1], claim, given)
         if isinstance(demand, Denial):
             return UNTOUCHED  # its other claims changed since it was admitted
+        return self._raised(pod, demand, reserve)
+
+    def _demand(
+        self, pod: Pod, name: str, claim: ResourceClaim, given: Allocated
+    ) -> Demand | Denial:
+        """Return the demand of a pod with the allocation of its claim `name`, or `EXTENDED`."""
+        rules = self._context.rules
+        if name != EXTENDED:
+            rules = msgspec.structs.replace(rules, claims=self._store.with_claim(name, claim))
+            return demand_of(pod, rules)
+        demand = demand_of(pod, rules)
+        if isinstance(demand, Denial):
+            return demand
+        classes = (self._store.classes.get("", each) for each in class_names(claim.spec))
+        names = {each.spec.extended_resource_name for each in classes if each is not None}
+        served = ServedResources(frozenset(names - {""}) or rules.of_cards, given.amounts)
+        return with_served(pod, demand, rules, served)
+
+    def _raised(self, pod: Pod, demand: Demand, reserve: Reserve) -> Reserve:
+        """Return the reservation for a pod that a claim was allocated for."""
+        rules = self._context.rules
         key = f"{PODS.name}/{pod.metadata.name}"
         where = reserve.namespace, key, pod.metadata.uid
         reserve = msgspec.structs.replace(

@@ -11,8 +11,10 @@ from support.claims.claim_reviews import (
     GI,
     SCHEDULER,
     ClaimTeam,
+    claim_spec,
     claim_template,
     claiming_pod,
+    device_class,
     generated,
     read,
     resource_claim,
@@ -109,11 +111,31 @@ async def test_claim_of_a_pod_that_is_not_charged_needs_room_of_its_own() -> Non
     assert await written(team, allocated(claim, 8), claim) == (False, "ExceedsLimit")
 
 
-async def test_claim_of_extended_resources_adds_nothing() -> None:
-    team = ClaimTeam()
-    claim = generated(POD, annotations={EXTENDED: "true"})
-    team.ledger.limit(memory=1)
-    assert await written(team, allocated(claim, 8), claim) == (True, "")
+@pytest.mark.parametrize(
+    ("gi", "answer"), [(8, (True, "")), (16, (True, "")), (17, (False, "ExceedsLimit"))]
+)
+@pytest.mark.parametrize("cls", ["gpu", "whole"])
+async def test_allocation_of_extended_resources_raises_their_pod(
+    cls: str, gi: int, answer: Any
+) -> None:
+    """The amount replaces what the containers were charged; `gpu` serves no resource any more."""
+    pod = claiming_pod(**{"nvidia.com/gpu": "1", "nvidia.com/gpumem": str(8 * GI)})
+    del pod["spec"]["resourceClaims"]
+    team = ClaimTeam(pod)
+    team.list_classes(device_class("gpu"), device_class("whole", extended="nvidia.com/gpu"))
+    team.ledger.limit(memory=16 * GI)
+    assert (await team.create(pod))["allowed"]
+    assert team.reserved() == {"pods/p": 8 * GI}
+    claim = generated(pod, annotations={EXTENDED: "true"})
+    claim["spec"] = claim_spec(cls=cls)
+    assert await written(team, allocated(claim, gi), claim) == answer
+
+
+async def test_extended_claim_of_a_pod_that_is_gone_needs_room_of_its_own() -> None:
+    team, claim = ClaimTeam(), generated(POD, annotations={EXTENDED: "true"})
+    team.ledger.limit(memory=7 * GI)
+    assert await written(team, allocated(claim, 7), claim) == (True, "")
+    assert await written(team, allocated(claim, 8), claim) == (False, "ExceedsLimit")
 
 
 async def test_cleared_allocation_is_allowed() -> None:
