@@ -93,7 +93,8 @@ class FitReport(msgspec.Struct, frozen=True):
     """The fit of a manifest's pods at a position of the log.
 
     `allowed` is the decision of the validating webhook, `answer` its message. A `restricted` report
-    names no nodes and no cards.
+    names no nodes and no cards. `offered_by_dra` is the number of the cluster's cards that were
+    left out because ResourceSlices have them, None where slices are not known.
     """
 
     position: int
@@ -103,6 +104,22 @@ class FitReport(msgspec.Struct, frozen=True):
     answer: str
     pods: list[PodFit]
     restricted: bool = False
+    offered_by_dra: int | None = None
+
+    def left_out(self) -> str:
+        """Return the sentence about cards in ResourceSlices, empty if none was left out."""
+        if self.offered_by_dra == 0 or not any(pod.total for pod in self.pods):
+            return ""
+        if self.offered_by_dra is None:
+            return (
+                "Cards in ResourceSlices are not left out here: only a service of the cluster that"
+                " lists them can."
+            )
+        cards = "1 card is" if self.offered_by_dra == 1 else f"{self.offered_by_dra} cards are"
+        return (
+            f"{cards} left out: ResourceSlices have them, and kube-scheduler's allocator gives them"
+            " to resource claims."
+        )
 
     def is_undecided(self) -> bool:
         """Return whether only resource claims are undecided, and all other requests fit."""

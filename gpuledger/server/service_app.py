@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from gpuledger.server.cluster_tasks import ClusterTasks
 from gpuledger.server.endpoints.live_answers import LiveAnswers
+from gpuledger.server.endpoints.live_offers import LiveOffers
 from gpuledger.server.extender_in_service import ServiceExtender
 from gpuledger.server.ledger_replica import LedgerReplica
 from gpuledger.server.pages.service_pages import ServicePages
@@ -70,17 +71,11 @@ class ServiceApp:
         ledger = cluster_tasks.ledger if cluster_tasks is not None else replica
         self._validating = ValidatingWebhook(ledger, settings=policy, context=self._context)
         self.service_extender = self._service_extender(ledger) if settings.extender else None
+        self._offers = self._live_offers()
         self._guard, self._live = self._token_guard(), self._live_answers()
         self._pages = self._service_pages(certificates)
         endpoints = self._endpoints(policy, reviews=reviews)
-        self.routes = [
-            *direct_endpoints.routes(endpoints),
-            *projection_routes.routes(self._readers),
-            *self._live.routes(),
-            *health.routes(),
-            *self._pages.routes(),
-            Route(METRICS, telemetry.endpoint([self._refresh])),
-        ]
+        self.routes = self._routes(endpoints, health)
         self.app = self._guarded(Starlette(routes=self.routes))
         self.direct = DirectEndpoints(endpoints, self.app)
         ReadinessChecks(
@@ -110,6 +105,16 @@ class ServiceApp:
         await self._pages.close()
         await self._readers.close()
 
+    def _routes(self, endpoints: Endpoints, health: Health) -> list[BaseRoute]:
+        return [
+            *direct_endpoints.routes(endpoints),
+            *projection_routes.routes(self._readers),
+            *self._live.routes(),
+            *health.routes(),
+            *self._pages.routes(),
+            Route(METRICS, self._telemetry.endpoint([self._refresh])),
+        ]
+
     def _cluster_context(self, cluster_tasks: ClusterTasks | None) -> ClusterContext:
         if cluster_tasks is not None:
             return cluster_tasks.context
@@ -128,6 +133,12 @@ class ServiceApp:
             certificates=certificates,
         )
 
+    def _live_offers(self) -> LiveOffers | None:
+        if self._cluster_tasks is None:
+            return None
+        listed = self._context.resource_claims.slices.listed
+        return LiveOffers(self._cluster_tasks.cards.offered, is_listed=listed.is_set)
+
     def _live_answers(self) -> LiveAnswers:
         cluster_tasks = self._cluster_tasks
         return LiveAnswers(
@@ -135,7 +146,7 @@ class ServiceApp:
             replica=self._replica,
             validating=self._validating,
             waiting=cluster_tasks.settlement.waiting_page if cluster_tasks is not None else None,
-            offered=cluster_tasks.cards.offered if cluster_tasks is not None else None,
+            offers=self._offers,
         )
 
     def _endpoints(self, policy: AdmissionSettings, *, reviews: bool) -> Endpoints:

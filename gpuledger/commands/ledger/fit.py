@@ -152,6 +152,7 @@ async def fit(
     of its request. It ignores priorities and disruption budgets of those pods. With --cards, each
     line is a card: its free amounts in MiB, percent and containers, and the amount that is SHORT.
     Devices of resource claims are not tried, because kube-scheduler's allocator chooses them.
+    A service leaves out the cards in ResourceSlices and counts them; a store has no slices.
     Exits with 4 if the pod fits on no node or a quota denies it, and with 1 if it may fit and has
     resource claims.
     """
@@ -187,6 +188,8 @@ def _show(report: "FitReport", output: Format, *, cards: bool) -> None:
         _show_pod(pod, output, cards=cards, restricted=report.restricted)
     if report.restricted:
         note("Nodes and cards are not shown, for want of the right to list cards.")
+    if left_out := report.left_out():
+        note(left_out)
     note(f"Quotas: {report.answer}")
 
 

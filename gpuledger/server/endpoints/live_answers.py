@@ -2,13 +2,12 @@
 
 from starlette.routing import Route
 
-from extender.settlement.allocated_devices.offered_cards import OfferedCards
 from gpuledger.server.endpoints.explain_endpoint import ExplainEndpoint
 from gpuledger.server.endpoints.fit_endpoint import FitEndpoint
 from gpuledger.server.endpoints.live_fit import LiveFit
+from gpuledger.server.endpoints.live_offers import LiveOffers
 from gpuledger.server.endpoints.live_waiting import Answer, LiveWaiting
 from gpuledger.server.endpoints.waiting_endpoint import WaitingEndpoint
-from gpuledger.server.follower.unsent_offers import UnsentOffers
 from gpuledger.server.ledger_replica import LedgerReplica
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.validating_webhook import ValidatingWebhook
@@ -24,11 +23,11 @@ class LiveAnswers:
         replica: LedgerReplica,
         validating: ValidatingWebhook,
         waiting: Answer | None,
-        offered: OfferedCards | None,
+        offers: LiveOffers | None,
     ) -> None:
         """Decide by this webhook, and try cards by the follower of the replica.
 
-        `waiting` returns the waiting pods where this replica has them, and `offered` has the cards
+        `waiting` returns the waiting pods where this replica has them, and `offers` has the cards
         in ResourceSlices; both are None without a cluster.
         """
         self.waiting = LiveWaiting(replica.questions, waiting)
@@ -41,7 +40,7 @@ class LiveAnswers:
             settings,
             follower=lambda: replica.follower,
             position=position,
-            offers=UnsentOffers(offered) if offered is not None else None,
+            offers=offers,
         )
         self._settings, self._validating = settings, validating
 

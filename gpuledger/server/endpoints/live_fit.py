@@ -17,8 +17,8 @@ from gpuledger.cli import manifest_document
 from gpuledger.cli.manifest_document import ManifestProblem
 from gpuledger.manifest_fit.fit_report import DecidedFit, FitReport
 from gpuledger.manifest_fit.manifest_pods import card_requests
+from gpuledger.server.endpoints.live_offers import LiveOffers
 from gpuledger.server.follower.follower_supervisor import FollowerSupervisor, FollowerUnavailable
-from gpuledger.server.follower.unsent_offers import UnsentOffers
 from ledger.runtime.settings.settings import Settings
 from webhook.admission.explanation import NAMESPACE, Explanation, explain
 from webhook.admission.validating_webhook import ValidatingWebhook
@@ -77,7 +77,7 @@ class LiveFit:
         *,
         follower: Callable[[], FollowerSupervisor | None],
         position: Callable[[], int],
-        offers: UnsentOffers | None = None,
+        offers: LiveOffers | None = None,
     ) -> None:
         """Decide by this webhook, with the deadline of reviews.
 
@@ -110,11 +110,12 @@ class LiveFit:
         follower = self._follower()
         if follower is None:
             raise FollowerUnavailable("the log of this replica is not open yet; try again")
+        offers = self._offers
         answer = await follower.ask(
             requests,
             within=where if question.restricted else "",
             nodes_max=question.nodes_max,
-            offers=self._offers,
+            offers=offers.unsent if offers is not None else None,
             position=self._position(),
             seconds=_left(until),
         )
@@ -126,6 +127,7 @@ class LiveFit:
             explained.answer,
             answer.pods,
             question.restricted,
+            answer.offered if offers is not None and offers.is_listed() else None,
         )
         return DecidedFit(explained, report)
 

@@ -47,12 +47,16 @@ class CardQuestion(msgspec.Struct, frozen=True, tag=True):
 
 
 class CardAnswer(msgspec.Struct, frozen=True):
-    """The answer to the question of a number at a position of the log; or the `problem`."""
+    """The answer to the question of a number at a position of the log; or the `problem`.
+
+    `offered` cards of the cluster were left out, because ResourceSlices have them.
+    """
 
     number: int
     position: int
     pods: list[PodFit]
     problem: str = ""
+    offered: int = 0
 
 
 class FoldedLog(Protocol):
@@ -107,7 +111,7 @@ class CardAnswers:
         until = time.monotonic() + question.seconds
         async with self._busy:
             try:
-                position, pods = await self._answer(question, until)
+                return await self._answer(question, until)
             except TimeoutError:
                 problem = f"trying the cards took longer than {question.seconds:.1f} s"
             except CommandError as error:
@@ -115,11 +119,9 @@ class CardAnswers:
             except Exception as error:  # noqa: BLE001 - no manifest may end the projection
                 _log.exception("cards_not_tried")
                 problem = f"the trial failed with {type(error).__name__}; see the service's log"
-            else:
-                return CardAnswer(question.number, position, pods)
         return CardAnswer(question.number, 0, [], problem)
 
-    async def _answer(self, question: CardQuestion, until: float) -> tuple[int, list[PodFit]]:
+    async def _answer(self, question: CardQuestion, until: float) -> CardAnswer:
         """Return the position and the fits. Raises TimeoutError and CommandError."""
         if self._folded is None:
             raise CommandError(Exit.UNREACHABLE, "the follower still reads the log; try again")
@@ -132,7 +134,9 @@ class CardAnswers:
                 )
             await asyncio.sleep(POLL_SECONDS)
         frozen = self._loaded(self._folded.state).frozen_copy()
-        return frozen.position, await asyncio.to_thread(self._tried, frozen, question, until)
+        offered = int((frozen.arrays.present & frozen.arrays.offered).sum())
+        pods = await asyncio.to_thread(self._tried, frozen, question, until)
+        return CardAnswer(question.number, frozen.position, pods, offered=offered)
 
     def _loaded(self, state: State) -> ClusterInventory:
         if not self._inventory.loaded:

@@ -39,6 +39,7 @@ class Fits(FakeSource):
         self.asked: list[ManifestQuestion] = []
         self.error: Exception | None = None
         self.pods: list[PodFit] = []
+        self.offered: int | None = 0
 
     async def fit(self, question: ManifestQuestion) -> DecidedFit:
         self.asked.append(question)
@@ -53,7 +54,16 @@ class Fits(FakeSource):
         pods = self.pods or [pod]
         return DecidedFit(
             decision,
-            FitReport(3, "red", False, False, decision.answer, pods, question.restricted),
+            FitReport(
+                3,
+                "red",
+                False,
+                False,
+                decision.answer,
+                pods,
+                question.restricted,
+                self.offered,
+            ),
         )
 
 
@@ -114,6 +124,21 @@ async def test_only_undecided_claims_keep_the_answer_open(
     async with pages(projection, source=source) as client:
         text = (await post(client, "kind: Pod")).text
     assert re.findall(r"<dt>Cards</dt><dd><span[^>]*>([^<]*)", text) == [answer]
+
+
+@pytest.mark.parametrize(
+    ("offered", "said"),
+    [(None, "a service of the cluster that lists them can."), (0, ""), (3, "3 cards are left out")],
+)
+async def test_cards_in_slices_are_counted_below_the_nodes(
+    projection: Path, offered: int | None, said: str
+) -> None:
+    source = Fits()
+    source.offered = offered
+    async with pages(projection, source=source) as client:
+        text = (await post(client, "kind: Pod")).text
+    assert said in text
+    assert ("fit-left-out" in text) == bool(said)
 
 
 async def test_quotas_and_cards_are_those_of_the_user_in_the_form(projection: Path) -> None:

@@ -19,6 +19,7 @@ from gpuledger.manifest_fit.manifest_pods import PodCardRequest
 from gpuledger.server.endpoints import live_fit
 from gpuledger.server.endpoints.fit_endpoint import FitEndpoint
 from gpuledger.server.endpoints.live_fit import LiveFit
+from gpuledger.server.endpoints.live_offers import LiveOffers
 from gpuledger.server.follower.card_answers import CardAnswer, CardAnswers, CardQuestion
 from gpuledger.server.follower.follower_supervisor import FollowerUnavailable
 from gpuledger.server.follower.unsent_offers import OfferMessage, UnsentOffers
@@ -132,8 +133,20 @@ def follower() -> Follower:
     return follower
 
 
+class Slices:
+    """Offered cards, and whether the slices are listed."""
+
+    def __init__(self) -> None:
+        self.offered, self.is_listed = OfferedCards(), False
+
+
 @pytest.fixture
-def app(follower: Follower) -> AccessRequired[str]:
+def slices() -> Slices:
+    return Slices()
+
+
+@pytest.fixture
+def app(follower: Follower, slices: Slices) -> AccessRequired[str]:
     settings = Settings()
     ledger = PastLedger(Folded().state)
     validating = ValidatingWebhook(
@@ -142,7 +155,13 @@ def app(follower: Follower) -> AccessRequired[str]:
         context=admission_from_settings.cluster_context(settings, ledger),
     )
     asked: Any = lambda: follower  # noqa: E731
-    live = LiveFit(validating, settings, follower=asked, position=lambda: ledger.state.position)
+    live = LiveFit(
+        validating,
+        settings,
+        follower=asked,
+        position=lambda: ledger.state.position,
+        offers=LiveOffers(slices.offered, is_listed=lambda: slices.is_listed),
+    )
     routes = [FitEndpoint(live, settings).route()]
     return AccessRequired(Starlette(routes=routes), TokenGuard(Reviewer()), cluster="local")
 
@@ -323,6 +342,18 @@ async def test_a_defect_of_the_trial_is_answered_and_the_next_fit_works(
         answer = await ask(app, pod(8_000))
     assert "ZeroDivisionError" in answer.json()["error"]["message"]
     assert (await ask(app, pod(8_000))).status_code == 200
+
+
+@pytest.mark.parametrize("token", ["admin", "tenant"])
+async def test_a_report_counts_the_cards_in_slices(app: Any, slices: Slices, token: str) -> None:
+    """Cards without an announcement are not counted, nor any before the slices are listed."""
+    slices.offered.set("gpu-node-1", frozenset({"GPU-a", "GPU-z"}))
+    slices.offered.set("gpu-node-9", frozenset({"GPU-b"}))
+    reports = []
+    for slices.is_listed in (False, True):
+        reports.append((await ask(app, pod(5_000), token=token)).json())
+    assert [report["offered_by_dra"] for report in reports] == [None, 1]
+    assert [report["pods"][0]["fitting"] for report in reports] == [1, 1]
 
 
 async def test_without_a_follower_the_remedy_is_named(app: Any) -> None:
