@@ -16,7 +16,11 @@ from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.quoting import shown
 from ledger.kube.requests.demand import Demand
 from ledger.kube.resource_claims.claim_world import ClaimBound, ClaimWorld
-from ledger.kube.resource_claims.device_amounts import DeviceAmounts, resources_of_device
+from ledger.kube.resource_claims.device_amounts import (
+    DeviceAmounts,
+    resources_of_device,
+    resources_of_type,
+)
 from ledger.kube.resource_claims.device_classes import (
     DriverMapping,
     MappedClass,
@@ -222,7 +226,9 @@ class _Reading:
         if each.unknown and vendor.memory:
             self._miss(field, vendor.memory)
         device = DeviceAmounts(each.memory, each.cores)
-        amounts = resources_of_device(device, count, vendor, rules, each.types)
+        amounts = resources_of_device(device, count, vendor, rules, ())
+        for card_type, most in each.types.items():
+            amounts |= resources_of_type(most, count, vendor, rules, card_type)
         certain = set() if form.allocation_mode == ALL else {vendor.count}
         self.assumed |= amounts.keys() - certain
         return amounts

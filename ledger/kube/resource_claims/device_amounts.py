@@ -113,6 +113,18 @@ def resources_of_device(
     if vendor.cores:
         charged[vendor.cores] = count * amounts.cores
     for card_type in types:
-        names = rules.typed[card_type]
-        charged |= {names[name]: charged[name] for name in vendor.charged() if name in charged}
+        charged |= _of_type(charged, vendor, rules, card_type)
     return charged
+
+
+def resources_of_type(
+    amounts: DeviceAmounts, count: int, vendor: Vendor, rules: DemandRules, card_type: str
+) -> Amounts:
+    """Return the amounts of `count` equal devices, only by resource of the type."""
+    plain = resources_of_device(amounts, count, vendor, rules, ())
+    return _of_type(plain, vendor, rules, card_type)
+
+
+def _of_type(charged: Amounts, vendor: Vendor, rules: DemandRules, card_type: str) -> Amounts:
+    names = rules.typed[card_type]
+    return {names[name]: charged[name] for name in vendor.charged() if name in charged}

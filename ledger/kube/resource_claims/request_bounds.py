@@ -32,14 +32,15 @@ class DeviceBound(msgspec.Struct, frozen=True):
     """The most that one device of a driver could consume.
 
     `memory` is in MiB, the largest known one. With `unknown`, a candidate is a card of unknown
-    size. `types` are those that all candidates have. `candidates` is empty if no device can satisfy
-    the request; the amounts are then those asked for, or those of a whole card.
+    size. `types` has the most of each known type, over the candidates of this type. `candidates` is
+    empty if no device can satisfy the request; the amounts are then those asked for, or those of a
+    whole card.
     """
 
     memory: int
     cores: int
     unknown: bool
-    types: tuple[str, ...]
+    types: Mapping[str, DeviceAmounts]
     candidates: tuple[DeviceShape, ...]
 
 
@@ -53,7 +54,7 @@ def device_bound(
     candidates = []
     memory = cores = 0
     unknown = False
-    types: tuple[str, ...] | None = None
+    types: dict[str, DeviceAmounts] = {}
     for shape in supply.shapes(driver.driver):
         if not shape.meets(condition):
             continue
@@ -64,13 +65,20 @@ def device_bound(
         amounts = amounts_of_device(shape, used, vendor, rules, memory_max=largest)
         memory, cores = max(memory, amounts.memory or 0), max(cores, amounts.cores)
         unknown = unknown or amounts.memory is None
-        own = types_of(shape.product, rules)
-        types = own if types is None else tuple(name for name in types if name in own)
+        for name in types_of(shape.product, rules):
+            types[name] = _larger(types.get(name), amounts)
         candidates.append(shape)
     if not candidates:
         amounts = requested_amounts(driver, asked, world)
-        return DeviceBound(amounts.memory or 0, amounts.cores, amounts.memory is None, (), ())
-    return DeviceBound(memory, cores, unknown, types or (), tuple(candidates))
+        return DeviceBound(amounts.memory or 0, amounts.cores, amounts.memory is None, {}, ())
+    return DeviceBound(memory, cores, unknown, types, tuple(candidates))
+
+
+def _larger(most: DeviceAmounts | None, other: DeviceAmounts) -> DeviceAmounts:
+    if most is None:
+        return other
+    known = [each.memory for each in (most, other) if each.memory is not None]
+    return DeviceAmounts(max(known, default=None), max(most.cores, other.cores))
 
 
 def requested_amounts(driver: DriverMapping, asked: Asked, world: ClaimWorld) -> DeviceAmounts:

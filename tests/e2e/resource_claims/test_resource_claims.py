@@ -14,6 +14,7 @@ from tests.e2e.harness.agreement import CLAIM_KEY
 from tests.e2e.harness.authorization import EVERYTHING, grant
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.controlplane import TENANT
+from tests.e2e.objects.pods import MEMORY
 from tests.e2e.resource_claims.support import claim_supply
 from tests.e2e.resource_claims.support.claim_agreement import TYPES, ledger_is_cluster
 from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster, opened
@@ -255,6 +256,23 @@ async def test_a_pod_keeps_its_charge_when_its_claim_is_deleted(team: ClaimTeam)
     await team.remove("Pod", "web")
     await team.claims_are(0)
     await team.charge_is(memory=0)
+
+
+async def test_a_limit_of_a_type_holds_for_claims_of_any_type(team: ClaimTeam) -> None:
+    await team.open(memory=PLENTY)
+    h100 = f"h100.{MEMORY}"
+    await team.limit({f"limits.{h100}": str(SMALL_CONSUMED)}, name="types")
+    await team.make(claim("first", exactly(memory=SMALL)))
+    await team.refused(claim("second", exactly(memory=SMALL)), "QuotaExceeded", "of type h100")
+    await team.make(pod_with("web", claims=("first",), on=ON_H100))
+    await team.allocated(1)
+    await team.charge_is(memory=SMALL_CONSUMED)
+    held = await team.holder(CLAIM_KEY + "first")
+    assert held is not None
+    assert held["amounts"][h100] == SMALL_CONSUMED
+    assert f"a100.{MEMORY}" not in held["amounts"]
+    assert await team.service.get("/v1/drift", namespace=team.namespace) == []
+    await ledger_is_cluster(team)
 
 
 async def test_two_claims_race_for_the_last_room_and_one_gets_it(team: ClaimTeam) -> None:

@@ -141,7 +141,7 @@ def allocation_of(claim: Manifest, supply: DeviceSuppliers) -> Amounts | None:
             own = f"{device.driver}/"
             plain = {name.removeprefix(own): quantity(text) for name, text in consumed.items()}
             used = _amounts(plain)
-        total += _typed(used, [device], supply)
+        total += _typed(used, device, supply)
     return total
 
 
@@ -279,10 +279,9 @@ def _of_form(form: Manifest, room: int, supply: DeviceSuppliers) -> Amounts:
     else:
         count = int(form.get("count", 1))
     most: Amounts = Counter()
-    for _, used in candidates:
-        most |= used
-    times = Counter({name: amount * count for name, amount in most.items()})
-    return _typed(times, [device for device, _ in candidates], supply)
+    for device, used in candidates:
+        most |= _typed(used, device, supply)
+    return Counter({name: amount * count for name, amount in most.items()})
 
 
 def fitting(form: Manifest, supply: DeviceSuppliers) -> list[tuple[CardDevice, Amounts]]:
@@ -365,11 +364,11 @@ def _amounts(consumed: Mapping[str, Fraction]) -> Amounts:
     return Counter({CARDS: 1, MEMORY: ceil(memory / MEBIBYTE), CORES: ceil(cores)})
 
 
-def _typed(used: Amounts, devices: Sequence[CardDevice], supply: DeviceSuppliers) -> Amounts:
-    """Add the amounts of a type where all devices are of it."""
+def _typed(used: Amounts, device: CardDevice, supply: DeviceSuppliers) -> Amounts:
+    """Add the amounts of each type that a device is of."""
     total = Counter(used)
     for card_type in supply.types:
-        if all(card_type in _product(device) for device in devices):
+        if card_type in _product(device):
             total += Counter({f"{card_type}.{name}": amount for name, amount in used.items()})
     return total
 

@@ -216,8 +216,8 @@ def test_absurd_announcements_are_bounded_by_the_largest_card() -> None:
     assert amounts(asking("shared", memory="200000Mi"), within=bad)[1] == 200_000
 
 
-def test_known_types_are_charged_when_all_candidates_agree() -> None:
-    rules = DemandRules(types=parse_types(["h100", "h100-80gb", "a100"]))
+def test_each_type_is_charged_by_its_largest_candidate() -> None:
+    rules = DemandRules(types=parse_types(["h100", "h100-80gb", "a100", "l4"]))
     typed = world(N1, N2, rules=rules)
     result = bound(asking("h100", memory="2Gi"), within=typed).demand
     assert result.amounts == {
@@ -226,7 +226,11 @@ def test_known_types_are_charged_when_all_candidates_agree() -> None:
         for name, amount in ((CARD, 1), (MEMORY, 2 * GIB), (CORES, 10))
     }
     assert set(result.assumed) == result.amounts.keys() - {CARD}
-    assert set(bound(asking("shared"), within=typed).demand.amounts) == {CARD, MEMORY, CORES}
+    either = bound(asking("gpu", count=2, memory="7500Mi"), within=typed).demand.amounts
+    assert (either[CARD], either[MEMORY], either[CORES]) == (2, 96 * GIB, 200)
+    for card_type, memory, cores in (("a100", 16 * GIB, 20), ("l4", 48 * GIB, 200)):
+        of_type = [either[f"{card_type}.{name}"] for name in (CARD, MEMORY, CORES)]
+        assert of_type == [2, memory, cores]
 
 
 def test_classes_decide_what_is_charged() -> None:
