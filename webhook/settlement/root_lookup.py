@@ -41,12 +41,15 @@ class RootLookup:
     ) -> ObservedObject:
         """Return the observation of a pod with its root, reading until loop time `deadline`.
 
-        Without a deadline, owners that are not cached are read in `READ_SECONDS`.
+        Without a deadline, owners that are not cached are read in `READ_SECONDS`. A pod whose
+        resource claims are charged by themselves demands nothing, and keeps its root.
         """
-        if not seen.demand or seen.cause or meta.controller() is None:
+        if seen.cause or meta.controller() is None:
             return seen
         entry = self._session.entry(seen.namespace, seen.key)
         recorded = entry.root_of(seen.uid) if entry is not None else ""
+        if not seen.demand and not recorded:
+            return seen
         if recorded == BARRED:
             return msgspec.structs.replace(seen, root=BARRED)
         root = self._owner_chains.known_root_of(meta.namespace, meta)

@@ -78,11 +78,19 @@ def make_claim(
     )
 
 
-def make_pod(world: World, name: str, *, uid: str = "", limits: Any = None, **spec: Any) -> Object:
+def make_pod(
+    world: World,
+    name: str,
+    *,
+    uid: str = "",
+    limits: Any = None,
+    owners: tuple[Object, ...] = (),
+    **spec: Any,
+) -> Object:
     """Write a pod whose claim `g` comes from the template `small`."""
     wanted = {"name": "g", "resourceClaimTemplateName": "small"}
     body = {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "ownerReferences": list(owners)},
         "spec": {
             "containers": [{"name": "main", "resources": {"limits": limits or {}}}],
             "resourceClaims": [wanted],
@@ -99,10 +107,10 @@ def show_claim(world: World, pod: str, claim: str, wanted: str = "g") -> None:
     world.server.update("pods", "red", pod, status={"resourceClaimStatuses": made})
 
 
-def generated(world: World, pod: Object, memory: str = "7500Mi") -> str:
+def generated(world: World, pod: Object, memory: str = "7500Mi", uid: str = "") -> str:
     """Write the claim of a pod as the controller does; return its name."""
     name = f"{pod['metadata']['name']}-g-x"
-    make_claim(world, name, pod, memory=memory)
+    make_claim(world, name, pod, memory=memory, uid=uid)
     show_claim(world, pod["metadata"]["name"], name)
     return name
 
