@@ -64,7 +64,8 @@ def observe_counted_pod(pod: Pod, cluster: str, rules: DemandRules) -> ObservedO
     demand = demand_of(pod, rules)
     problem = sentence(demand) if isinstance(demand, Denial) else ""
     demand = NO_DEMAND if isinstance(demand, Denial) else demand
-    is_asking = bool(demand.amounts) or demand.unresolved
+    # Claims may have devices for administration, which are recorded and not charged.
+    is_asking = bool(demand.amounts or pod.spec.resource_claims) or demand.unresolved
     meta = pod.metadata
     return ObservedObject(
         namespace=qualified(cluster, meta.namespace),

@@ -25,6 +25,7 @@ from webhook.settlement.observation_commands import (
 from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_observation import POD_KEYS, observe_counted_pod, observe_ended_pod
 from webhook.settlement.resource_claims.pod_claims import PodClaims
+from webhook.settlement.resource_claims.recorded_allocation import with_recorded_allocation
 from webhook.settlement.resource_claims.seen_claims import has_own_claims
 from webhook.settlement.root_lookup import (
     LIST_READ_SECONDS,
@@ -182,6 +183,7 @@ class PodReconciler:
         session = self._session
         seen = observe_counted_pod(pod, session.name, session.context.rules)
         seen = self._claims.charged(pod, msgspec.structs.replace(seen, root=root))
+        seen = with_recorded_allocation(session.entry(seen.namespace, seen.key), seen)
         return with_promised_demand(session.view.state, seen)
 
     async def _see(

@@ -40,7 +40,8 @@ def observe_claim(
 ) -> ObservedObject:
     """Return the observation of a claim that is charged at its own key.
 
-    `given` is what it was allocated, None if its demand is a bound.
+    `given` is what it was allocated, None if its demand is a bound. The bound stays when classes or
+    slices change: devices that are withdrawn may come back before the allocation.
     """
     seen = identity_of(claim, cluster)
     devices = given.devices if given is not None else ()
@@ -51,6 +52,6 @@ def observe_claim(
         demand=demand.amounts,
         assumed=demand.assumed,
         devices=devices,
-        traits=traits if demand.amounts or demand.unresolved else (),
-        awaited=awaited_of({}, unresolved=demand.unresolved),
+        traits=traits,
+        awaited=awaited_of({}, unresolved=given is None),
     )

@@ -37,6 +37,7 @@ from webhook.settlement.resource_claims.claim_observation import (
 )
 from webhook.settlement.resource_claims.claims_by_owner import ClaimsByOwner
 from webhook.settlement.resource_claims.pod_claims import PodClaims
+from webhook.settlement.resource_claims.recorded_allocation import with_recorded_allocation
 from webhook.settlement.resource_claims.seen_claims import (
     CLAIM_KEYS,
     SeenClaim,
@@ -229,6 +230,7 @@ class ResourceClaimReconciler:
             given=source.allocation(claim),
             traits=label_traits(claim.metadata, labels),
         )
+        seen = with_recorded_allocation(session.entry(seen.namespace, seen.key), seen)
         return with_promised_demand(session.view.state, seen)
 
     def _observe_pods_again(self, *claims: ResourceClaim | None) -> None:

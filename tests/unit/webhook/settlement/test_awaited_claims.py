@@ -168,10 +168,34 @@ def test_claim_keeps_its_charge_when_its_supply_is_gone(lost: str) -> None:
     assert (mib(seen.demand), seen.traits) == (80 * GI, ("t",))
 
 
+def test_claim_keeps_its_charge_when_its_largest_device_is_gone() -> None:
+    team = ClaimTeam()
+    small, large = (resource_slice(f"n{gi}", gi=gi, shared=False) for gi in (40, 80))
+    team.list_slices(small, large)
+    claim = read(whole_card())
+    charge(team, "resourceclaims.resource.k8s.io/own", claim.metadata.uid, 80)
+    team.list_slices(small)
+    assert mib(seen_claim(team, claim).demand) == 80 * GI
+
+
 def test_claim_without_a_charge_is_not_charged_for_an_unknown_class() -> None:
     team = ClaimTeam()
     team.list_classes()
     assert seen_claim(team, read(whole_card())).demand == {}
+
+
+def test_claim_and_pod_of_devices_for_administration_have_traits() -> None:
+    """Else each quota that selects by labels is incomplete while they exist."""
+    team = ClaimTeam()
+    request = {"deviceClassName": "gpu", "adminAccess": True}
+    spec = {"devices": {"requests": [{"name": "main", "exactly": request}]}}
+    seen = seen_claim(team, read(resource_claim("own", spec)))
+    assert (seen.demand, seen.traits) == ({}, ("t",))
+    template = claim_template()
+    template["spec"]["spec"] = spec
+    team.list_templates(template)
+    pod = seen_pod(team)
+    assert (pod.demand, pod.traits) == ({}, ("!best-effort",))
 
 
 @pytest.mark.parametrize("exists", [True, False])
