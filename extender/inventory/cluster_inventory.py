@@ -5,7 +5,7 @@ with a card for themselves, and the claims. The use is read from the state once,
 because the state may later be ahead of the record.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final
 
 import structlog
@@ -120,9 +120,9 @@ class ClusterInventory:
         if node in self.rows:
             card_rows.write_scores(self.arrays, self.rows[node], pairs)
 
-    def set_offered(self, node: str, uuids: frozenset[str]) -> None:
+    def set_offered(self, node: str, uuids: Set[str]) -> None:
         """Leave cards of a node, given by its local name or empty for any, to kube-scheduler."""
-        self._offered.set(node, uuids)
+        self._offered.set(node, dict.fromkeys(uuids, ""))
         for name in self.rows.keys() & {node} if node else self.rows:
             card_rows.write_offered(self.arrays, self.rows[name], self._offered.of(name))
 

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from gpuledger.manifest_fit.fit_report import DecidedFit
+from projections.queries.card_usage import CardOffers
 from webhook.gates.waiting_report import WaitingRow
 
 WAITING_MAX: Final = 500
@@ -65,6 +66,11 @@ class PageSource(Protocol):
     @property
     def cluster(self) -> str:
         """The only cluster about whose manifests the source decides, "" for any of the ledger."""
+        ...
+
+    @property
+    def offers(self) -> CardOffers | None:
+        """The cards in ResourceSlices, None where no slices are watched."""
         ...
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:

@@ -108,7 +108,7 @@ class ServiceApp:
     def _routes(self, endpoints: Endpoints, health: Health) -> list[BaseRoute]:
         return [
             *direct_endpoints.routes(endpoints),
-            *projection_routes.routes(self._readers),
+            *projection_routes.routes(self._readers, self._offers),
             *self._live.routes(),
             *health.routes(),
             *self._pages.routes(),
@@ -137,7 +137,12 @@ class ServiceApp:
         if self._cluster_tasks is None:
             return None
         listed = self._context.resource_claims.slices.listed
-        return LiveOffers(self._cluster_tasks.cards.offered, is_listed=listed.is_set)
+        return LiveOffers(
+            self._settings.cluster,
+            self._cluster_tasks.cards.offered,
+            is_listed=listed.is_set,
+            position=lambda: self._replica.state.position,
+        )
 
     def _live_answers(self) -> LiveAnswers:
         cluster_tasks = self._cluster_tasks

@@ -11,6 +11,7 @@ holders of a stored denial nor what a quota covers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -24,7 +25,7 @@ from ledger.runtime.http import v1_access
 from ledger.runtime.http.loopback_access import is_local
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
-from projections.queries.card_usage import cards
+from projections.queries.card_usage import CardOffers, cards, with_mechanisms
 from projections.queries.denial_history import denials
 from projections.queries.drift_report import drift
 from projections.queries.event_history import START, history
@@ -64,13 +65,16 @@ _log: Final = structlog.get_logger("projections")
 _encoder: Final = msgspec.json.Encoder()
 
 
-def routes(readers: Readers) -> list[Route]:
-    """Return the routes under `/v1` that answer from a projection."""
+def routes(readers: Readers, offers: CardOffers | None = None) -> list[Route]:
+    """Return the routes under `/v1` that answer from a projection.
+
+    `offers` are the cards in ResourceSlices, None where no slices are watched.
+    """
     questions: dict[str, Question] = {
         "/v1/usage": _usage,
         "/v1/holders": _holders,
         "/v1/holds": _holds,
-        "/v1/cards": _cards,
+        "/v1/cards": partial(_cards, offers),
         "/v1/events": _events,
         _DENIALS: _denials,
         "/v1/drift": _drift,
@@ -180,7 +184,7 @@ async def _holds(view: ProjectionView, request: Request) -> Answer:
     return position, *await holds(view, position, scope, limit=limit, after=after)
 
 
-async def _cards(view: ProjectionView, request: Request) -> Answer:
+async def _cards(offers: CardOffers | None, view: ProjectionView, request: Request) -> Answer:
     query = request.query_params
     namespace = query_parameters.text(query, "namespace")
     if namespace:
@@ -195,7 +199,7 @@ async def _cards(view: ProjectionView, request: Request) -> Answer:
     rows, more = await cards(
         view, position, limit=limit, cluster=cluster, node=node, after=after, pods=pods
     )
-    return position, rows, more
+    return position, with_mechanisms(rows, view, position, offers), more
 
 
 async def _events(view: ProjectionView, request: Request) -> Answer:

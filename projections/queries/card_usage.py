@@ -1,6 +1,7 @@
 """Card usage: the cards with their limits and used amounts, now or as of a position."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 import msgspec
 
@@ -8,6 +9,25 @@ from ledger.core.model import accounts
 from ledger.core.model.cards import Card as Announced
 from projections.queries.pods_on_cards import PodOnCard, pods_on_cards
 from projections.store.readers import ProjectionView
+
+ANNOUNCED: Final = "announced"
+"""The state of a card that its node announces."""
+
+DEVICE_PLUGIN: Final = "device-plugin"
+DRA: Final = "dra"
+"""The mechanisms that offer cards: announcements of nodes, and ResourceSlices."""
+
+
+class CardOffers(Protocol):
+    """The cards in ResourceSlices of now. The log does not record them."""
+
+    def hold_at(self, position: int, *, is_last: bool) -> bool:
+        """Return whether they are those of a position, which may be the last one."""
+        ...
+
+    def drivers(self, cluster: str, node: str) -> Mapping[str, str] | None:
+        """Return the driver of each such card of a node by uuid, None if they are not known."""
+        ...
 
 
 class CardUsage(msgspec.Struct, frozen=True):
@@ -18,6 +38,8 @@ class CardUsage(msgspec.Struct, frozen=True):
     the limits in percent of the card's own amounts. `keeper` is the device plugin that hands the
     card out. `state` is `announced`, `lost` when the node no longer announces the card, or `gone`
     when the node no longer exists. Pods keep a lost or gone card, and no further pod gets it.
+    `offered_by` is the mechanism that gives the card to further pods, "" for none, and `driver` the
+    driver of its ResourceSlice, "" without one; both are left out where slices are not known.
     `pods` is filled on request.
     """
 
@@ -44,6 +66,8 @@ class CardUsage(msgspec.Struct, frozen=True):
     cores_scale: int
     keeper: str
     state: str
+    offered_by: str | msgspec.UnsetType = msgspec.UNSET
+    driver: str | msgspec.UnsetType = msgspec.UNSET
     pods: list[PodOnCard] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -88,6 +112,15 @@ async def cards(
     return read, fetched[limit - 1][0] if len(fetched) > limit else ""
 
 
+def with_mechanisms(
+    read: list[CardUsage], view: ProjectionView, position: int, offers: CardOffers | None
+) -> list[CardUsage]:
+    """Return cards as of a position with the mechanism that offers each, as far as it is known."""
+    if offers is None or not offers.hold_at(position, is_last=position == view.head.position):
+        return read
+    return [_with_mechanism(card, offers) for card in read]
+
+
 async def cards_open(view: ProjectionView, cluster: str = "") -> int:
     """Return how many cards there are now; `cluster` restricts them unless it is empty."""
     async with view.connection.execute(_OPEN, {"cluster": cluster}) as rows:
@@ -127,6 +160,17 @@ def _card_usage(
         cores_scale=card.cores_scale,
         keeper=keeper,
         state=state,
+    )
+
+
+def _with_mechanism(card: CardUsage, offers: CardOffers) -> CardUsage:
+    drivers = offers.drivers(card.cluster, card.node)
+    if drivers is None:
+        return card
+    mechanism = DEVICE_PLUGIN if card.state == ANNOUNCED else ""
+    driver = drivers.get(card.uuid)
+    return msgspec.structs.replace(
+        card, offered_by=mechanism if driver is None else DRA, driver=driver or ""
     )
 
 

@@ -4,7 +4,7 @@ A card in a ResourceSlice belongs to kube-scheduler's allocator. Placements of a
 HAMi on it are drift, and so is an allocation that takes more than its card has left.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -111,7 +111,7 @@ class CardOverlaps:
         ]
 
 
-def overlaps_on(state: State, node: str, offered: frozenset[str]) -> Iterator[CardOverlap]:
+def overlaps_on(state: State, node: str, offered: Set[str]) -> Iterator[CardOverlap]:
     """Yield the overlaps on the cards of a node, by its qualified name, at most two of a card.
 
     A card that its node no longer announces has no size, so it is never overfull.

@@ -9,12 +9,14 @@ import typer
 from gpuledger.cli.command_wrapper import READING, command
 from gpuledger.cli.output import Format, Output, show_rows
 from gpuledger.cli.row_options import Cluster
+from gpuledger.cli.tables.display_texts import NOTHING
 from gpuledger.cli.tables.table_columns import (
     CLUSTER,
     KEY,
     KEY_LEAST,
     NAMESPACE,
     Listing,
+    Omitted,
     TableColumn,
     age,
     flag,
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 UNSCALED: Final = 100
 """The scale, in percent, of a limit that equals the card's own amount."""
+
+_DRA: Final = "dra"
+"""The mechanism of cards in ResourceSlices, as in `CardUsage`, whose import takes long."""
 
 _PLACE = (
     text("CLUSTER", "cluster"),
@@ -56,7 +61,27 @@ def _scaled(row: Any) -> str:
     return ",".join(f"{name}={scale}%" for name, scale in scales if scale != UNSCALED) or "-"
 
 
+def _mechanism(row: Any) -> str:
+    """Return the mechanism that gives the card to further pods, if it is known."""
+    return NOTHING if row.offered_by is msgspec.UNSET else row.offered_by or NOTHING
+
+
+def _driver(row: Any) -> str:
+    """Return the driver of the card's ResourceSlice."""
+    return NOTHING if row.driver is msgspec.UNSET else row.driver or NOTHING
+
+
+def _mark(row: Any) -> str:
+    """Return the mechanism of a card that only resource claims get."""
+    return _DRA if row.offered_by == _DRA else NOTHING
+
+
 _OWN = (TableColumn("SCALED", _scaled), text("MODE", "mode"), number("NUMA", "numa"))
+_GIVEN = (
+    text("KEEPER", "keeper"),
+    TableColumn("OFFERED", _mechanism),
+    TableColumn("DRIVER", _driver),
+)
 _CARDS = Listing(
     name="NODE",
     wide=(
@@ -67,13 +92,14 @@ _CARDS = Listing(
         part("CORES", "used_cores", "cores"),
         part("SLOTS", "used_slots", "slots"),
         *_OWN,
-        text("KEEPER", "keeper"),
+        *_GIVEN,
     ),
     view=(
         CLUSTER,
         *_VIEW,
         name("TYPE", "type"),
         TableColumn("HEALTH", _health),
+        TableColumn("OFFERED", _mark, omitted=Omitted.EMPTY),
         part("MEMORY", "used_memory", "memory", "Mi"),
         part("CORES", "used_cores", "cores", "%"),
         part("SLOTS", "used_slots", "slots"),
@@ -88,7 +114,7 @@ _CARDS = Listing(
             for header in (f"used_{amount}", amount)
         ),
         *_OWN,
-        text("KEEPER", "keeper"),
+        *_GIVEN,
     ),
 )
 _PODS = Listing(
@@ -140,6 +166,9 @@ async def cards(
     containers. HEALTH is ok, unhealthy or cordoned; lost when the node no longer announces the
     card, gone when the node no longer exists, while pods hold it. With -o wide, SCALED shows limits
     in percent of the card's own amounts, and KEEPER the device plugin that hands the card out.
+
+    OFFERED is dra for a card in a ResourceSlice, which only resource claims get, with its DRIVER;
+    otherwise device-plugin. It is known to a service with a cluster, and not in a store.
 
     With --pods, one line per pod on a card; an empty card has one line. With -o name, the nodes.
     """

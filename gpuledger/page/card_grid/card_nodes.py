@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model import accounts
-from projections.queries.card_usage import CardUsage, cards
+from projections.queries.card_usage import DRA, CardOffers, CardUsage, cards, with_mechanisms
 from projections.store.readers import ProjectionView
 
 SCANNED_MAX: Final = 5_000
@@ -25,7 +25,7 @@ class CardFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The cards to show: of a cluster, of nodes whose names begin with a text, of a type and in a
     state. "" is any.
 
-    A state is `announced`, `lost`, `gone`, `unhealthy` or `cordoned`.
+    A state is `announced`, `lost`, `gone`, `unhealthy`, `cordoned` or `dra`.
     """
 
     cluster: str = ""
@@ -61,7 +61,11 @@ class CardNodesPage(msgspec.Struct, frozen=True):
 
 def card_states(card: CardUsage) -> tuple[str, ...]:
     """Return the states of a card, of which several may hold."""
-    more = (("unhealthy", not card.health), ("cordoned", card.cordoned))
+    more = (
+        ("unhealthy", not card.health),
+        ("cordoned", card.cordoned),
+        (DRA, card.offered_by == DRA),
+    )
     return (card.state, *(name for name, holds in more if holds))
 
 
@@ -73,6 +77,7 @@ async def card_nodes(
     after: str = "",
     nodes_max: int,
     scanned_max: int = SCANNED_MAX,
+    offers: CardOffers | None = None,
 ) -> CardNodesPage:
     """Return at most `nodes_max` nodes with cards that a filter takes, after an account."""
     read: list[CardUsage] = []
@@ -86,7 +91,7 @@ async def card_nodes(
             node_prefix=wanted.node_prefix,
             after=more,
         )
-        read += rows
+        read += with_mechanisms(rows, view, position, offers)
         if not more:
             break
         await asyncio.sleep(0)

@@ -23,6 +23,7 @@ from gpuledger.storage.seen_log_ends import noted
 from gpuledger.storage.time_ranges import moment_at
 from ledger.log.recovery.replay import state_at
 from ledger.runtime.settings.settings import Settings
+from projections.queries.card_usage import CardOffers
 from webhook.api.admission_review import BadReview
 from webhook.gates.waiting_report import WaitingRow
 
@@ -39,7 +40,9 @@ _STATUS: Final = {Exit.USAGE: 400, Exit.NOT_FOUND: 404, Exit.DENIED: 400}
 
 
 class StoreSource:
-    """The source of a store; `origin` names it on the pages."""
+    """The source of a store; `origin` names it on the pages. The log of a store has no slices."""
+
+    offers: CardOffers | None = None
 
     def __init__(self, settings: Settings, origin: str, *, cluster: str = "") -> None:
         """Decide about manifests of this cluster, of any cluster of the log when it is ""."""

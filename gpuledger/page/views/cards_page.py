@@ -48,6 +48,11 @@ class CardState(StrEnum):
     CORDONED = "cordoned"
     LOST = "lost"
     GONE = "gone"
+    DRA = "dra"
+
+
+_UNNAMED: Final = (CardState.ANNOUNCED, CardState.DRA)
+"""States without a word in a cell: the usual one, and that of cards with a driver."""
 
 
 class TypeSummary(msgspec.Struct, frozen=True):
@@ -60,12 +65,14 @@ class TypeSummary(msgspec.Struct, frozen=True):
 class CardCell(msgspec.Struct, frozen=True):
     """A card with its bars, its states other than announced, and its pods.
 
-    `others` pods are of namespaces that the viewer may not read; `more` are left out for space.
+    `driver` is that of the card's ResourceSlice, "" where it has none. `others` pods are of
+    namespaces that the viewer may not read; `more` are left out for space.
     """
 
     card: CardUsage
     bars: tuple[CardBar, ...]
     states: tuple[str, ...]
+    driver: str
     pods: list[PodOnCard]
     others: int
     more: int
@@ -84,7 +91,9 @@ class Cards(msgspec.Struct, frozen=True, kw_only=True):
     """The page: a summary on the first page, and some nodes.
 
     `is_complete`: the summary has all cards of the filter. `names_hidden`: pods are counted that
-    the viewer may not read. `is_unfiltered`: without nodes, the ledger has no cards.
+    the viewer may not read. `is_unfiltered`: without nodes, the ledger has no cards. `has_slices`:
+    shown cards are in ResourceSlices. `slices_unknown`: the filter is for them, and they are not
+    known.
     """
 
     wanted: CardFilter
@@ -97,6 +106,8 @@ class Cards(msgspec.Struct, frozen=True, kw_only=True):
     is_unfiltered: bool
     next: str
     names_hidden: bool
+    has_slices: bool
+    slices_unknown: bool
 
 
 async def cards(request: PageRequest) -> Cards:
@@ -110,7 +121,12 @@ async def cards(request: PageRequest) -> Cards:
     )
     after = request.text("after")
     there = await card_nodes(
-        request.view, request.position, wanted, after=after, nodes_max=NODES_SHOWN
+        request.view,
+        request.position,
+        wanted,
+        after=after,
+        nodes_max=NODES_SHOWN,
+        offers=request.source.offers,
     )
     names = {f"{node.cluster}/{node.node}" for node in there.nodes}
     pods = await pods_on_cards(request.view, request.position, names)
@@ -126,6 +142,9 @@ async def cards(request: PageRequest) -> Cards:
         is_unfiltered=not after and wanted == CardFilter(),
         next=there.next,
         names_hidden=any(cell.others for node in nodes for cell in node.cells),
+        has_slices=any(cell.driver for node in nodes for cell in node.cells),
+        slices_unknown=wanted.state == CardState.DRA
+        and all(card.offered_by is msgspec.UNSET for card in there.read),
     )
 
 
@@ -171,7 +190,8 @@ def _cell(card: CardUsage, residents: list[PodOnCard], readable: Container[str])
     return CardCell(
         card,
         card_bars(card),
-        tuple(state for state in card_states(card) if state != CardState.ANNOUNCED),
+        tuple(state for state in card_states(card) if state not in _UNNAMED),
+        "" if card.driver is msgspec.UNSET else card.driver,
         own[:PODS_SHOWN],
         len(residents) - len(own),
         max(0, len(own) - PODS_SHOWN),

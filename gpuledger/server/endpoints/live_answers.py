@@ -30,6 +30,7 @@ class LiveAnswers:
         `waiting` returns the waiting pods where this replica has them, and `offers` has the cards
         in ResourceSlices; both are None without a cluster.
         """
+        self.offers = offers
         self.waiting = LiveWaiting(replica.questions, waiting)
 
         def position() -> int:

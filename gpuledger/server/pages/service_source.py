@@ -15,6 +15,7 @@ from gpuledger.server.follower.follower_supervisor import FollowerUnavailable
 from gpuledger.server.ledger_replica import LedgerReplica
 from ledger.core.model.denials import sentence
 from ledger.runtime.settings.settings import Settings
+from projections.queries.card_usage import CardOffers
 from webhook.admission.explanation import NamespaceMissing, OtherNamespace
 from webhook.api.admission_review import BadReview
 from webhook.gates.waiting_report import WaitingQuestion, WaitingRow
@@ -30,6 +31,11 @@ class ServiceSource:
     def cluster(self) -> str:
         """The cluster of the service."""
         return self._settings.cluster
+
+    @property
+    def offers(self) -> CardOffers | None:
+        """The cards in ResourceSlices, None without a cluster."""
+        return self._live.offers
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
         """Return the first waiting pods, at most `WAITING_MAX`.

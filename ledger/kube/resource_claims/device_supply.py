@@ -40,7 +40,7 @@ class DeviceSupply:
         self._counts: dict[str, ShapeCounts] = {}
         self._interned: dict[DeviceShape, DeviceShape] = {}
         self._uses: Counter[DeviceShape] = Counter()
-        self._uuids: dict[str, Counter[str]] = {}
+        self._cards: dict[str, Counter[tuple[str, str]]] = {}
         self._changed_nodes: dict[str, None] = {}
 
     def take_slice(self, taken: ResourceSlice) -> None:
@@ -97,12 +97,15 @@ class DeviceSupply:
         known = self._pools.get(driver, {}).get(pool)
         return None if known is None else known.find(device)
 
-    def uuids(self, node: str) -> frozenset[str]:
-        """Return the uuids of the cards of a node's devices, also those of incomplete pools."""
-        return frozenset(self._uuids.get(node, ()))
+    def cards(self, node: str) -> dict[str, str]:
+        """Return the driver of each card of a node's devices by uuid, also of incomplete pools.
+
+        Of several drivers with one card, it is the first by name.
+        """
+        return dict(sorted(self._cards.get(node, ()), reverse=True))
 
     def take_changed_nodes(self) -> Sequence[str]:
-        """Return the nodes whose uuids may have changed since the last call, empty for no node."""
+        """Return the nodes whose cards may have changed since the last call, empty for no node."""
         changed, self._changed_nodes = tuple(self._changed_nodes), {}
         return changed
 
@@ -151,7 +154,7 @@ class DeviceSupply:
         return StoredSlice(driver, spec.pool.name, spec.pool.generation, count, tuple(devices))
 
     def _refer(self, stored: StoredSlice, by: int) -> None:
-        """Count the uses of shapes and uuids, so that those of removed slices are forgotten."""
+        """Count the uses of shapes and cards, so that those of removed slices are forgotten."""
         for device in stored.devices:
             self._uses[device.shape] += by
             if self._uses[device.shape]:
@@ -159,10 +162,11 @@ class DeviceSupply:
             else:
                 del self._uses[device.shape], self._interned[device.shape]
             if device.uuid:
-                uuids = self._uuids.setdefault(device.node, Counter())
-                uuids[device.uuid] += by
+                cards = self._cards.setdefault(device.node, Counter())
+                card = device.uuid, device.driver
+                cards[card] += by
                 self._changed_nodes[device.node] = None
-                if not uuids[device.uuid]:
-                    del uuids[device.uuid]
-                if not uuids:
-                    del self._uuids[device.node]
+                if not cards[card]:
+                    del cards[card]
+                if not cards:
+                    del self._cards[device.node]

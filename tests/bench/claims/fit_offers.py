@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 from support.builders.decide_and_fold import apply
+from support.claims.kept_slices import NVIDIA
 
 from extender.settlement.allocated_devices.offered_cards import OfferedCards
 from gpuledger.server.follower.card_answers import CardAnswers
@@ -33,12 +34,12 @@ def main() -> None:
     for node in range(NODES):
         cards = (Card(uuid, at, "H100", 81_920, 100, 10) for at, uuid in enumerate(uuids(node)))
         assert apply(state, RegisterCards(f"local/node-{node}", OWN, tuple(cards)))
-        offered.set(f"node-{node}", frozenset(uuids(node)))
+        offered.set(f"node-{node}", dict.fromkeys(uuids(node), NVIDIA))
     answers, offers, receiver = CardAnswers(Settings()), UnsentOffers(offered), object()
     answers._loaded(state)
     for name, changed in (("first", 0), ("no change", 0), ("a node changed", 1)):
         for node in range(changed):
-            offered.set(f"node-{node}", frozenset(uuids(node, "b")))
+            offered.set(f"node-{node}", dict.fromkeys(uuids(node, "b"), NVIDIA))
         began = time.process_time()
         sent = [msgspec.json.encode(message) for message in offers.messages(receiver)]
         encoded = time.process_time()

@@ -20,6 +20,7 @@ from tests.e2e.resource_claims.support.claim_manifests import claim, exactly, po
 from tests.e2e.resource_claims.support.claim_supply import (
     API,
     H100_NODE,
+    SHARED_DRIVER,
     WHOLE_DRIVER,
     slice_of,
     whole_card,
@@ -36,6 +37,7 @@ pytestmark = [
 ]
 
 SHARED_CARDS = [f"GPU-{H100_NODE}-{index}" for index in range(2)]
+THIRD_CARD = f"GPU-{H100_NODE}-2"
 ON_NODE = {"kubernetes.io/hostname": H100_NODE}
 OVERLAPPING = "gpuledger_cards_overlapping"
 
@@ -76,6 +78,12 @@ async def on_cards(team: ClaimTeam) -> dict[str, dict[str, int]]:
     """Return the MiB that each holder has of each card of the node."""
     rows = await team.service.get("/v1/cards", node=H100_NODE, pods="true")
     return {row["uuid"]: {pod["key"]: pod["memory"] for pod in row["pods"]} for row in rows}
+
+
+async def offers(team: ClaimTeam) -> dict[str, tuple[str, str]]:
+    """Return the mechanism and the driver of each card of the node."""
+    rows = await team.service.get("/v1/cards", node=H100_NODE)
+    return {row["uuid"]: (row["offered_by"], row["driver"]) for row in rows}
 
 
 async def cards_are(team: ClaimTeam, *held: dict[str, int]) -> None:
@@ -119,6 +127,10 @@ async def test_cards_of_slices_belong_to_the_allocator(yard: ClaimCluster) -> No
     assert str(refused[H100_NODE]).startswith("2/3 CardOfferedByDRA")
     report = await fit(team, whole_cards(2) | meta)
     assert "2/3 CardOfferedByDRA" in report["pods"][0]["nodes"][0]["reason"]
+    assert report["offered_by_dra"] == 2
+    assert await offers(team) == dict.fromkeys(SHARED_CARDS, ("dra", SHARED_DRIVER)) | {
+        THIRD_CARD: ("device-plugin", "")
+    }
     report = await fit(team, pod_with("web", claims=("own",)))
     assert (report["fits"], report["pods"][0]["claims"]) == (False, ["c0"])
     # kube-scheduler's allocations are on the cards of the ledger: of a pod, and of a claim.
@@ -151,7 +163,7 @@ async def test_slice_with_the_card_of_a_placed_pod_is_drift(yard: ClaimCluster) 
     [stored] = await team.make(waiting)
     client = ExtenderClient(team, team.service)  # type: ignore[arg-type]  # it sends requests only
     assert await client.bind("old", H100_NODE, stored) == ""
-    late = whole_card("late", f"GPU-{H100_NODE}-2")
+    late = whole_card("late", THIRD_CARD)
     await team.cluster.must(
         "POST",
         f"{API}/resourceslices",
@@ -159,7 +171,8 @@ async def test_slice_with_the_card_of_a_placed_pod_is_drift(yard: ClaimCluster) 
     )
     await metric_is(yard, OVERLAPPING, 1)
     _, warning = await yard.service.check("surroundings")
-    assert f"card GPU-{H100_NODE}-2 of node {H100_NODE} is in a ResourceSlice" in warning
+    assert (await offers(team))[THIRD_CARD] == ("dra", WHOLE_DRIVER)
+    assert f"card {THIRD_CARD} of node {H100_NODE} is in a ResourceSlice" in warning
     assert f"{team.namespace}/old" in warning
     await team.remove("Pod", "old")
     await metric_is(yard, OVERLAPPING, 0)

@@ -8,10 +8,13 @@ import msgspec
 from ledger.kube.api.objects import Workload
 from webhook.context.resource_claims.slice_feed import KeptSlice, kept_slice
 
+NVIDIA, HAMI = "gpu.nvidia.com", "hami-core-gpu.project-hami.io"
+"""Names of drivers."""
+
 VERSIONS = count(1)
 
 
-def kept(name: str, *uuids: str, node: str = "n1", driver: str = "gpu.nvidia.com") -> KeptSlice:
+def kept(name: str, *uuids: str, node: str = "n1", driver: str = NVIDIA) -> KeptSlice:
     """Return a slice whose devices have these uuids."""
     spec: dict[str, Any] = {
         "driver": driver,

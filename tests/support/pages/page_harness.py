@@ -13,6 +13,7 @@ from gpuledger.page.page_app import PageApp
 from gpuledger.page.page_errors import PageError
 from gpuledger.page.page_source import LogHealth, ManifestQuestion
 from gpuledger.page.viewer import LocalViewer, Viewer
+from projections.queries.card_usage import CardOffers
 from projections.store.readers import Readers
 from webhook.gates.waiting_report import WaitingRow
 
@@ -41,6 +42,7 @@ class FakeSource:
         self, *, waiting: Sequence[WaitingRow] | None = (), health: LogHealth | None = None
     ) -> None:
         self.rows, self.log = waiting, health or LogHealth(5, "a test")
+        self.offers: CardOffers | None = None
 
     async def waiting(self, namespace: str) -> Sequence[WaitingRow] | None:
         if self.rows is None:

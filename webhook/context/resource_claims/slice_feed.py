@@ -1,7 +1,7 @@
 """Slice feed: the supply of devices, kept up to date by the watch of ResourceSlices."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed
@@ -25,11 +25,12 @@ def kept_slice(seen: Workload) -> KeptSlice:
         return seen.metadata, None
 
 
-SetOffered = Callable[[str, frozenset[str]], None]
-"""Receives the name of a node, empty for devices of several nodes, and the uuids of its cards."""
+SetOffered = Callable[[str, Mapping[str, str]], None]
+"""Receives the name of a node, "" for devices of several nodes, and the drivers of its cards by
+uuid."""
 
 
-def _ignore_offered(_: str, __: frozenset[str]) -> None:
+def _ignore_offered(_: str, __: Mapping[str, str]) -> None:
     """Ignore the cards."""
 
 
@@ -70,7 +71,7 @@ class SliceFeed:
         elif isinstance(change, Changed):
             self._change(change.object, deleted=change.deleted)
         for node in self.supply.take_changed_nodes():
-            self.set_offered(node, self.supply.uuids(node))
+            self.set_offered(node, self.supply.cards(node))
         self.listed.set()
 
     def _relist(self, slices: list[KeptSlice]) -> None:

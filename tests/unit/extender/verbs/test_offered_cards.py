@@ -1,6 +1,9 @@
 """Cards in ResourceSlices: filter and bind leave them to kube-scheduler's allocator."""
 
+from collections.abc import Set
+
 import pytest
+from support.claims.kept_slices import NVIDIA
 from support.harness.extender_harness import ModelServer, cards, pod, replica
 
 from extender.fit import repeated_fits
@@ -103,11 +106,11 @@ async def test_copy_of_the_inventory_has_the_offered_cards():
 
 
 def test_offers_are_passed_on_to_later_subscribers_and_end():
-    offered, heard = OfferedCards(), dict[str, frozenset[str]]()
-    offered.set("n1", frozenset({"GPU-0"}))
+    offered, heard = OfferedCards(), dict[str, Set[str]]()
+    offered.set("n1", dict.fromkeys({"GPU-0"}, NVIDIA))
     offered.subscribe(heard.__setitem__)
-    offered.set("n2", frozenset({"GPU-1"}))
-    offered.set("n1", frozenset())
+    offered.set("n2", dict.fromkeys({"GPU-1"}, NVIDIA))
+    offered.set("n1", {})
     assert heard == {"n1": frozenset(), "n2": frozenset({"GPU-1"})}
     assert offered.of("n1") == frozenset()
 
@@ -116,5 +119,5 @@ def test_the_same_cards_again_are_passed_to_no_subscriber():
     offered, heard = OfferedCards(), list[str]()
     offered.subscribe(lambda node, _: heard.append(node))
     for uuids in ({"GPU-0"}, {"GPU-0"}, {"GPU-1"}, set[str](), set[str]()):
-        offered.set("n1", frozenset(uuids))
+        offered.set("n1", dict.fromkeys(uuids, NVIDIA))
     assert heard == ["n1"] * 3

@@ -2,13 +2,14 @@
 
 import asyncio
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx2
 import pytest
 from support.builders.decide_and_fold import record
 from support.harness.projection_harness import SECOND, START, log_of, project
-from support.pages.page_harness import Tenant, pages
+from support.pages.page_harness import FakeSource, Tenant, pages
 
 from gpuledger.page.card_grid import card_nodes
 from gpuledger.page.views import cards_page
@@ -117,6 +118,47 @@ async def test_the_summary_counts_each_type(projection: Path) -> None:
 async def test_filters_choose_nodes(projection: Path, query: str, nodes: list[str]) -> None:
     async with pages(projection) as client:
         assert nodes_of(await client.get(f"/page/cards?{query}")) == nodes
+
+
+class Slices:
+    """A slice with the second card of node-1, and whether it holds at the position."""
+
+    def __init__(self, *, hold: bool = True) -> None:
+        self.hold = hold
+
+    def hold_at(self, position: int, *, is_last: bool) -> bool:
+        return self.hold
+
+    def drivers(self, cluster: str, node: str) -> Mapping[str, str] | None:
+        return {"GPU-1-1": f"gpu.example.com{EVIL}"} if node == "node-1" else {}
+
+
+async def test_cards_in_slices_are_marked_with_their_driver(projection: Path) -> None:
+    source = FakeSource()
+    source.offers = Slices()
+    async with pages(projection, source=source) as client:
+        marked = (await client.get("/page/cards?node=node-1")).text
+        others = (await client.get("/page/cards?node=node-2")).text
+        filtered = await client.get("/page/cards?state=dra")
+    assert marked.count("<strong>DRA</strong>") == marked.count("Cards marked DRA") == 1
+    assert "gpu.example.com&lt;script" in marked.partition("GPU-1-1")[2]
+    assert "DRA" not in others.replace('<option value="dra">dra</option>', "")
+    assert nodes_of(filtered) == ["node-1"]
+    assert filtered.text.count('class="card-cell"') == 1
+
+
+@pytest.mark.parametrize("offers", [None, Slices(hold=False)])
+async def test_the_filter_of_slices_names_the_limit_where_none_are_known(
+    projection: Path, offers: Slices | None
+) -> None:
+    source = FakeSource()
+    source.offers = offers
+    async with pages(projection, source=source) as client:
+        shown = await client.get("/page/cards?node=node-1")
+        filtered = await client.get("/page/cards?state=dra")
+    assert "<strong>DRA" not in shown.text
+    assert nodes_of(filtered) == []
+    assert "the log has no slices" in filtered.text
 
 
 @pytest.mark.parametrize("scanned", [1, 5_000])

@@ -1,6 +1,6 @@
 """Cards as they are read: limits and use of each, who is on them, and what nodes have lost."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,43 @@ async def test_card_has_limits_and_used_amounts(
         "keeper": "gpuledger",
         "state": "announced",
     }
+
+
+class Slices:
+    """The cards in slices of cluster c1, known since a position."""
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+
+    def hold_at(self, position: int, *, is_last: bool) -> bool:
+        return is_last or position >= self.since
+
+    def drivers(self, cluster: str, node: str) -> Mapping[str, str] | None:
+        return {"GPU-b": "gpu.nvidia.com", "GPU-z": "x"} if cluster == "c1" else None
+
+
+@pytest.mark.parametrize(
+    ("at", "since", "expected"),
+    [
+        ("1", 2, [None] * 4),
+        ("2", 2, ["device-plugin ", "dra gpu.nvidia.com", "device-plugin ", None]),
+        ("4", 2, [" ", "dra gpu.nvidia.com", "device-plugin ", None]),
+        ("", 99, ["device-plugin ", None]),
+    ],
+)
+async def test_cards_have_the_mechanism_that_offers_them_where_it_is_known(
+    path: Path, at: str, since: int, expected: list[str | None]
+) -> None:
+    """At position 4 GPU-a is lost, and at the end its node is gone."""
+    async with Readers(path) as readers:
+        transport = httpx2.ASGITransport(app=Starlette(routes=routes(readers, Slices(since))))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://ledger") as client:
+            listed = await get(client, **({"at": at} if at else {}))
+    shown = [
+        f"{card['offered_by']} {card['driver']}" if "offered_by" in card else None
+        for card in listed
+    ]
+    assert shown == expected
 
 
 async def test_cards_are_listed_by_node_with_what_is_wrong_with_them(

@@ -1,6 +1,7 @@
 """Cards that two mechanisms gave away: counted once, named, and gone when they are settled."""
 
 from structlog.testing import capture_logs
+from support.claims.kept_slices import NVIDIA
 from support.devices.device_site import TEAM, DeviceSite, device
 
 from ledger.core.model.cards import Share
@@ -12,7 +13,7 @@ CLAIM = "resourceclaims.resource.k8s.io/c"
 async def test_placed_pod_on_a_card_of_a_slice_is_drift_once(site: DeviceSite):
     await site.announce("GPU-0", "GPU-1")
     await site.place("p", Share("GPU-0", 1_000, 10))
-    site.offered.set("n1", frozenset({"GPU-0", "GPU-1"}))
+    site.offered.set("n1", dict.fromkeys({"GPU-0", "GPU-1"}, NVIDIA))
     with capture_logs() as logs:
         await site.overlaps.look()
         await site.overlaps.look()
@@ -27,15 +28,15 @@ async def test_placed_pod_on_a_card_of_a_slice_is_drift_once(site: DeviceSite):
 async def test_card_without_a_slice_does_not_drift(site: DeviceSite):
     await site.announce("GPU-0", "GPU-1")
     await site.place("p", Share("GPU-0", 1_000, 10))
-    site.offered.set("n1", frozenset({"GPU-1"}))
-    site.offered.set("n2", frozenset({"GPU-0"}))
+    site.offered.set("n1", dict.fromkeys({"GPU-1"}, NVIDIA))
+    site.offered.set("n2", dict.fromkeys({"GPU-0"}, NVIDIA))
     await site.overlaps.look()
     assert site.overlaps.standing == ()
 
 
 async def test_overlap_ends_with_its_pod_and_is_counted_again(site: DeviceSite):
     await site.announce("GPU-0")
-    site.offered.set("n1", frozenset({"GPU-0"}))
+    site.offered.set("n1", dict.fromkeys({"GPU-0"}, NVIDIA))
     for name in ("p", "q"):
         await site.place(name, Share("GPU-0", 1_000, 10))
         await site.overlaps.look()
@@ -47,7 +48,7 @@ async def test_overlap_ends_with_its_pod_and_is_counted_again(site: DeviceSite):
 
 async def test_allocations_within_a_card_do_not_drift(site: DeviceSite):
     await site.announce("GPU-0")
-    site.offered.set("n1", frozenset({"GPU-0"}))
+    site.offered.set("n1", dict.fromkeys({"GPU-0"}, NVIDIA))
     await site.observe(CLAIM, device(), device(share="s2"))
     await site.settled()
     await site.overlaps.look()
@@ -80,7 +81,7 @@ async def test_warnings_name_three_cards_and_count_the_others(site: DeviceSite):
     await site.announce(*uuids)
     for uuid in uuids:
         await site.place(uuid, Share(uuid, 1, 1))
-    site.offered.set("n1", frozenset(uuids))
+    site.offered.set("n1", dict.fromkeys(uuids, NVIDIA))
     await site.overlaps.look()
     assert len(site.overlaps.warnings()) == 4
     assert site.overlaps.warnings()[-1] == "and 1 more cards overlap"

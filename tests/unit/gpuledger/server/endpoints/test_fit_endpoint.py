@@ -12,6 +12,7 @@ import yaml
 from msgspec import structs
 from starlette.applications import Starlette
 from support.builders.decide_and_fold import apply
+from support.claims.kept_slices import NVIDIA
 
 from extender.settlement.allocated_devices.offered_cards import OfferedCards
 from gpuledger.manifest_fit.fit_report import PodFit
@@ -160,7 +161,12 @@ def app(follower: Follower, slices: Slices) -> AccessRequired[str]:
         settings,
         follower=asked,
         position=lambda: ledger.state.position,
-        offers=LiveOffers(slices.offered, is_listed=lambda: slices.is_listed),
+        offers=LiveOffers(
+            "local",
+            slices.offered,
+            is_listed=lambda: slices.is_listed,
+            position=lambda: ledger.state.position,
+        ),
     )
     routes = [FitEndpoint(live, settings).route()]
     return AccessRequired(Starlette(routes=routes), TokenGuard(Reviewer()), cluster="local")
@@ -347,8 +353,8 @@ async def test_a_defect_of_the_trial_is_answered_and_the_next_fit_works(
 @pytest.mark.parametrize("token", ["admin", "tenant"])
 async def test_a_report_counts_the_cards_in_slices(app: Any, slices: Slices, token: str) -> None:
     """Cards without an announcement are not counted, nor any before the slices are listed."""
-    slices.offered.set("gpu-node-1", frozenset({"GPU-a", "GPU-z"}))
-    slices.offered.set("gpu-node-9", frozenset({"GPU-b"}))
+    slices.offered.set("gpu-node-1", {"GPU-a": NVIDIA, "GPU-z": NVIDIA})
+    slices.offered.set("gpu-node-9", {"GPU-b": NVIDIA})
     reports = []
     for slices.is_listed in (False, True):
         reports.append((await ask(app, pod(5_000), token=token)).json())
@@ -375,13 +381,13 @@ async def test_cards_of_slices_are_left_out_by_the_follower(follower: Follower) 
         return answer.pods[0]
 
     assert (await tried()).fitting == 2
-    offered.set("gpu-node-1", frozenset({"GPU-a"}))
+    offered.set("gpu-node-1", {"GPU-a": NVIDIA})
     assert [node.node for node in (await tried()).nodes if node.fits] == ["gpu-node-2"]
-    offered.set("", frozenset({"GPU-b"}))
+    offered.set("", {"GPU-b": NVIDIA})
     (counted,) = (await tried()).reasons
     assert (counted.reason, counted.nodes) == ("1/1 CardOfferedByDRA", 2)
-    offered.set("gpu-node-1", frozenset())
-    offered.set("", frozenset())
+    offered.set("gpu-node-1", {})
+    offered.set("", {})
     assert (await tried()).fitting == 2
 
 

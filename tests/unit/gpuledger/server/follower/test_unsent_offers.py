@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from support.claims.kept_slices import NVIDIA
 
 from extender.settlement.allocated_devices.offered_cards import OfferedCards
 from gpuledger.server.follower import unsent_offers
@@ -34,8 +35,8 @@ class Receiver:
         }
 
 
-def uuids(*numbers: int) -> frozenset[str]:
-    return frozenset(f"GPU-{number:060}" for number in numbers)
+def uuids(*numbers: int) -> dict[str, str]:
+    return {f"GPU-{number:060}": NVIDIA for number in numbers}
 
 
 def test_a_question_carries_only_the_nodes_that_changed() -> None:
@@ -46,7 +47,7 @@ def test_a_question_carries_only_the_nodes_that_changed() -> None:
     assert follower.ask(offers) == 50
     assert follower.ask(offers) == 0
     offered.set("n1", uuids(1, 2))
-    offered.set("n2", frozenset())
+    offered.set("n2", {})
     offered.set("n3", uuids(3))
     assert follower.ask(offers) == 2
     assert follower.has(offered)
@@ -86,7 +87,7 @@ def test_too_many_noted_nodes_are_sent_as_all_offers(monkeypatch: pytest.MonkeyP
     follower.ask(offers)
     for number in range(1, 30):
         offered.set(f"n{number}", uuids(number))
-        offered.set(f"n{number - 1}", frozenset())
+        offered.set(f"n{number - 1}", {})
         assert len(offers._unsent) <= 10
     assert follower.ask(offers) == 1
     assert follower.messages[0].anew

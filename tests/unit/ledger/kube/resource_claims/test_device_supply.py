@@ -87,19 +87,19 @@ def test_an_allocated_device_is_found_in_any_generation() -> None:
     assert made.find("other", "n1", "a") is None
 
 
-def test_uuids_include_those_of_incomplete_pools() -> None:
+def test_cards_include_those_of_incomplete_pools() -> None:
     made = supply(resource_slice(A, slices=2), resource_slice(A, B, node="n2"))
-    assert made.uuids("n1") == {"GPU-a"}
-    assert made.uuids("n2") == {"GPU-a", "GPU-b"}
+    assert made.cards("n1") == {"GPU-a": DRIVER}
+    assert made.cards("n2") == {"GPU-a": DRIVER, "GPU-b": DRIVER}
     made.drop_slice("n1")
-    assert made.uuids("n1") == frozenset()
-    assert made.uuids("") == frozenset()
+    assert made.cards("n1") == {}
+    assert made.cards("") == {}
 
 
 def test_a_slice_that_moves_to_another_pool_leaves_the_first() -> None:
     made = supply(resource_slice(A, name="s", node="n1"), resource_slice(A, name="s", node="n2"))
     assert [each.pool for each in counted_devices(made)] == ["n2"]
-    assert made.uuids("n1") == frozenset()
+    assert made.cards("n1") == {}
 
 
 def test_a_list_replaces_all_slices() -> None:
@@ -210,7 +210,7 @@ SLICES = st.builds(
 
 def facts(made: DeviceSupply) -> Any:
     shapes = set(made.shapes(DRIVER))
-    nodes = sorted((node, made.uuids(node)) for node in ("n1", "n2", ""))
+    nodes = sorted((node, sorted(made.cards(node).items())) for node in ("n1", "n2", ""))
     most = [made.most(DRIVER, [device.shape]) for device in counted_devices(made)]
     return counted_devices(made), shapes, nodes, most
 
