@@ -81,7 +81,7 @@ class ClaimChecks:
         specs = {}
         for named in pod.spec.resource_claims or ():
             template = named.resource_claim_template_name
-            spec = self._store.template(namespace, template) if template else None
+            spec = self._store.templates.get(namespace, template) if template else None
             if spec is not None:
                 specs[named.name] = spec
         return specs
@@ -112,7 +112,7 @@ class ClaimChecks:
         template = named.resource_claim_template_name
         if not template:
             return self._by_name(namespace, pod, number, named.resource_claim_name) or ()
-        spec = self._store.template(namespace, template)
+        spec = self._store.templates.get(namespace, template)
         if spec is None:
             return self._missing(number, template, policy)
         bound = self._store.bound(spec)

@@ -89,8 +89,8 @@ def _pod(pods: PodSet, place: PathMatch) -> Pod:
 def _placed(pod: Pod, owner: ObjectMeta) -> Pod:
     """Return a pod with resource claims as one of its owner: in its namespace, without a uid.
 
-    Its resourceVersion is that of the owner, because the pod is as new or stored as the owner. The
-    template may name others, which the API server ignores.
+    Its resourceVersion and creation are those of the owner, because the pod is as new or stored as
+    the owner. The template may name others, which the API server ignores.
     """
     if not pod.spec.resource_claims:
         return pod
@@ -99,6 +99,7 @@ def _placed(pod: Pod, owner: ObjectMeta) -> Pod:
         namespace=owner.namespace,
         uid="",
         resource_version=owner.resource_version,
+        creation_timestamp=owner.creation_timestamp,
     )
     return msgspec.structs.replace(pod, metadata=metadata)
 

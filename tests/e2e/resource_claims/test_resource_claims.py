@@ -14,7 +14,7 @@ from tests.e2e.harness.agreement import CLAIM_KEY
 from tests.e2e.harness.authorization import EVERYTHING, grant
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.controlplane import TENANT
-from tests.e2e.objects.pods import MEMORY
+from tests.e2e.objects.pods import CARDS, MEMORY
 from tests.e2e.resource_claims.support import claim_supply
 from tests.e2e.resource_claims.support.claim_agreement import TYPES, ledger_is_cluster
 from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster, opened
@@ -330,6 +330,27 @@ async def test_allocations_while_the_service_is_killed_are_settled_afterwards(
     await yard.run_service()
     await team.charge_is(memory=0, cards=0, cores=0)
     await ledger_is_cluster(team)
+
+
+async def test_scale_without_a_review_is_charged_when_the_service_is_back(
+    team: ClaimTeam, yard: ClaimCluster
+) -> None:
+    """The writes of scales are not reviewed while no replica answers."""
+    await team.open(memory=5 * SMALL_BOUND)
+    by_claim = deployment_with("by-claim", 1, templates=("part",), on=team.gate)
+    plain = deployment_with("plain", 2, on=team.gate)
+    limits = {CARDS: "1", MEMORY: str(SMALL_BOUND)}
+    plain["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": limits}
+    await team.make(template("part", exactly(memory=SMALL)), by_claim, plain)
+    await team.charge_is(memory=3 * SMALL_BOUND)
+    with yard.paused_controllers():
+        yard.service.kill()
+        for name in ("by-claim", "plain"):
+            assert (await team.scale(name, 4)).status == 200
+        await yard.run_service()
+        await team.charge_is(memory=8 * SMALL_BOUND)
+        assert len(await team.listed("Pod")) == 3
+    await team.remove("Deployment", "by-claim", "plain")
 
 
 async def test_an_extended_resource_of_a_class_is_charged_once(team: ClaimTeam) -> None:

@@ -238,7 +238,7 @@ class ClaimStore:
             claim = self.claims.of_name(namespace, named.resource_claim_name)
             return [] if claim is None else [self.of_claim(claim)]
         claims = self._at(pod, named.name)
-        spec = None if claims else self.template(namespace, template)
+        spec = None if claims else self.templates.get(namespace, template)
         if spec is None:
             return [self.of_claim(claim) for claim in claims]
         bound = self.bound(spec)
@@ -247,15 +247,6 @@ class ClaimStore:
     def with_claim(self, pod_claim_name: str, claim: ResourceClaim) -> ClaimDemands:
         """Return the demands of pods whose claim of this name has the spec of `claim`."""
         return _WithClaim(self, {pod_claim_name: claim})
-
-    def template(self, namespace: str, name: str) -> ClaimSpec | None:
-        """Return the spec of a template's claims, None if it is not known."""
-        return self.templates.get(namespace, name)
-
-    @property
-    def has_all_templates(self) -> bool:
-        """Whether a template that is not known did not exist a moment ago."""
-        return self.templates.is_complete
 
     async def prepare(self, namespace: str, names: Collection[str], until: float) -> Denial | None:
         """Read the templates of a review that are not cached, and their classes.

@@ -7,6 +7,7 @@ bounded. A full cache is not complete, so that the absence of an object proves n
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final, Generic, TypeVar
 
 from ledger.kube.api.api_resources import Resource
@@ -74,6 +75,11 @@ class NamedObjects(Generic[T]):
             return cached[1]
         since, read = self._read.get((namespace, name), (0.0, None))
         return read if read is not None and loop_time() - since < READ_SECONDS else None
+
+    def created(self, namespace: str, name: str) -> datetime | None:
+        """Return when a cached object was created, None if it is not cached."""
+        cached = self._cached.get((namespace, name))
+        return cached[0].creation_timestamp if cached is not None else None
 
     def items(self) -> dict[str, T]:
         """Return the readable objects by name, also those that were read a moment ago."""

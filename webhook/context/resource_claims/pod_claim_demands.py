@@ -1,17 +1,20 @@
 """Pod claim demands: the sum over the claims that are generated for a pod. Pure.
 
 A claim that exists counts with its allocation, else with its bound. A claim that does not exist yet
-counts with the bound of its template, as the deferred part of the demand.
+counts with the bound of its template, as the deferred part of the demand: the template may be
+another one than at the review. A template cannot be changed, so one that is older than a workload
+is that of every review, and counts like the spec of the workload.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
 from ledger.core.model.amounts import Amounts, largest, minus, most_of, plus
 from ledger.core.model.denials import Denial
-from ledger.kube.api.objects import Pod, PodResourceClaim
+from ledger.kube.api.objects import ObjectMeta, Pod, PodResourceClaim
 from ledger.kube.api.pod_gates import is_gated
 from ledger.kube.requests.demand import NO_DEMAND, Demand
 from ledger.kube.resource_claims.claim_demand import ClaimBound
@@ -21,6 +24,7 @@ from webhook.context.resource_claims.claim_denials import (
     claim_field,
     of_template,
 )
+from webhook.context.resource_claims.named_objects import NamedObjects
 
 
 class KnownClaims(Protocol):
@@ -30,13 +34,9 @@ class KnownClaims(Protocol):
         """Return the claims that count with a pod for one of its claims, and whether any exists."""
         ...
 
-    def template(self, namespace: str, name: str) -> ClaimSpec | None:
-        """Return the spec of a template's claims, None if it is not known."""
-        ...
-
     @property
-    def has_all_templates(self) -> bool:
-        """Whether a template that is not known did not exist a moment ago."""
+    def templates(self) -> NamedObjects[ClaimSpec]:
+        """The specs of the claims of templates."""
         ...
 
     def of_claim(self, claim: ResourceClaim) -> Demand | Denial:
@@ -120,23 +120,34 @@ def _of_template(
     """Return the demand of a claim that does not exist yet."""
     meta, is_stored = pod.metadata, bool(pod.metadata.resource_version)
     name = named.resource_claim_template_name
-    spec = known.template(meta.namespace, name)
+    spec = known.templates.get(meta.namespace, name)
     if spec is None:
-        unresolved = is_stored and not known.has_all_templates
+        unresolved = is_stored and not known.templates.is_complete
         return Demand({}, unresolved=True) if unresolved else NO_DEMAND
     bound = known.bound(spec)
     if isinstance(bound, Denial):
         return Demand({}, unresolved=True) if is_stored else of_template(bound, number, name)
     demand = bound.demand
+    created = known.templates.created(meta.namespace, name)
     return Demand(
         demand.amounts,
         claim_field(number) if demand.unknown else "",
         demand.unknown,
         demand.assumed,
-        demand.amounts,
+        {} if _is_of_every_review(meta, created) else demand.amounts,
         # Pods are charged one by one, so an envelope may fall.
         unresolved=demand.unresolved and is_stored and bool(meta.uid),
     )
+
+
+def _is_of_every_review(meta: ObjectMeta, created: datetime | None) -> bool:
+    """Return whether a template was there at all reviews of the workload of a pod template.
+
+    Times are whole seconds. A template that was replaced in the second of the workload's creation
+    may raise what is observed of the workload, which gives its pods no more room.
+    """
+    begun = meta.creation_timestamp
+    return not meta.uid and begun is not None and created is not None and created <= begun
 
 
 def plus_demand(left: Demand, right: Demand) -> Demand | Denial:

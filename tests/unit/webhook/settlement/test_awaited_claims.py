@@ -43,10 +43,21 @@ def seen_pod(team: ClaimTeam, pod: Manifest | None = None) -> ObservedObject:
     return with_promised_demand(team.ledger.state, seen)
 
 
-def seen_root(team: ClaimTeam, replicas: int = 3, *, template_uid: str = "") -> ObservedObject:
+def seen_root(
+    team: ClaimTeam,
+    replicas: int = 3,
+    *,
+    template_uid: str = "",
+    created: int = 0,
+    template_created: int = 0,
+) -> ObservedObject:
     body = manifest(DEPLOYMENTS, "web", replicas=replicas)
     template = body["spec"]["template"]
     template["metadata"]["uid"] = template_uid
+    if created:
+        dated(body, created)
+    if template_created:
+        dated(template, template_created)
     template["spec"]["containers"] = [{"name": "main"}]
     template["spec"]["resourceClaims"] = claiming_pod()["spec"]["resourceClaims"]
     workload = msgspec.convert(body, Workload)
@@ -141,6 +152,49 @@ def test_template_cannot_name_the_pod_whose_claims_count() -> None:
     charge(team, ROOT, "u-web", 24)
     team.store.note_claim(read(generated(claiming_pod(), gi=1)))
     assert mib(seen_root(team, template_uid="u-p").demand) == 24 * GI
+
+
+def dated(body: Manifest, second: int) -> Manifest:
+    body["metadata"]["creationTimestamp"] = f"2026-11-28T00:00:{second:02}Z"
+    return body
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"), [(4, 72), (5, 72), (6, 24)], ids=["older", "same", "younger"]
+)
+def test_root_is_charged_for_its_pods_by_a_template_of_every_review(
+    second: int, expected: int
+) -> None:
+    """The Deployment was scaled without a review."""
+    team = ClaimTeam()
+    charge(team, ROOT, "u-web", 24)
+    team.list_templates(dated(claim_template(), second))
+    assert mib(seen_root(team, 9, created=5).demand) == expected * GI
+
+
+@pytest.mark.parametrize(("second", "expected"), [(5, 24), (6, 0)], ids=["same", "younger"])
+def test_root_that_was_never_reviewed_is_charged_by_an_older_template(
+    second: int, expected: int
+) -> None:
+    team = ClaimTeam()
+    team.list_templates(dated(claim_template(), second))
+    assert mib(seen_root(team, created=5).demand) == expected * GI
+
+
+def test_template_cannot_name_a_later_creation_of_its_workload() -> None:
+    """A tenant writes a creation into the metadata of the pod template."""
+    team = ClaimTeam()
+    charge(team, ROOT, "u-web", 24)
+    team.list_templates(dated(claim_template(gi=80), 6))
+    assert mib(seen_root(team, created=5, template_created=7).demand) == 24 * GI
+
+
+def test_pod_keeps_its_charge_when_an_older_template_is_larger() -> None:
+    """Its claim is reviewed when it is made, so it is charged then."""
+    team = ClaimTeam()
+    charge(team, "pods/p", "u-p", 8)
+    team.list_templates(dated(claim_template(gi=80), 4))
+    assert mib(seen_pod(team, dated(claiming_pod(), 5)).demand) == 8 * GI
 
 
 def seen_claim(team: ClaimTeam, claim: ResourceClaim) -> ObservedObject:
