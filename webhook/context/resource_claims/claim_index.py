@@ -71,8 +71,8 @@ class ClaimIndex:
         self._by_place: dict[Place, dict[str, ResourceClaim]] = {}
         self._by_address: dict[tuple[str, str], str] = {}
         self._reviewed: dict[str, float] = {}
-        self.rejected = 0
-        """Claims that the full index did not take since the last list."""
+        self.has_rejected = False
+        """Whether the full index has not taken a claim since the last list."""
 
     def __len__(self) -> int:
         """Return the number of claims."""
@@ -115,7 +115,7 @@ class ClaimIndex:
     def relist(self, claims: Iterable[ResourceClaim]) -> None:
         """Replace all claims by those of a list, except recently reviewed ones."""
         self._expire()
-        self.rejected = 0
+        self.has_rejected = False
         listed = {claim.metadata.uid: claim for claim in claims}
         for uid in [uid for uid in self._by_uid if uid not in listed]:
             if uid not in self._reviewed:
@@ -149,7 +149,7 @@ class ClaimIndex:
             if reviewed is not None:
                 self._reviewed[meta.uid] = reviewed
         elif len(self._by_uid) >= CLAIMS_MAX:
-            self.rejected += 1
+            self.has_rejected = True
             self._reviewed.pop(meta.uid, None)
             return
         self._by_uid[meta.uid] = claim

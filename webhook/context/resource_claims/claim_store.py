@@ -178,8 +178,7 @@ class ClaimStore:
         """Return the watches that do not work, each with its reason."""
         if self._cluster is None:
             return []
-        rejected = self.claims.rejected
-        surplus = f"{rejected} beyond {CLAIMS_MAX} are not kept" if rejected else ""
+        surplus = f"only {CLAIMS_MAX} of them are kept" if self.claims.has_rejected else ""
         sources = (
             (CLAIMS, surplus),
             (CLAIM_TEMPLATES, self.templates.problem),

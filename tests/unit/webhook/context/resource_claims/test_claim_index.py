@@ -122,13 +122,15 @@ def test_reviewed_claims_are_bounded(index: ClaimIndex, monkeypatch: pytest.Monk
     assert names(index) == ["b", "c"]
 
 
-def test_claims_are_bounded_and_rejected_ones_counted(
+def test_claims_are_bounded_and_a_full_index_is_noted(
     index: ClaimIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_index, "CLAIMS_MAX", 2)
-    for name in ("a", "b", "c"):
+    for name in ("a", "b"):
         index.note(claim(name))
     index.note(claim("b"))
-    assert (names(index), index.rejected) == (["a", "b"], 1)
+    assert (names(index), index.has_rejected) == (["a", "b"], False)
+    index.note(claim("c"))
+    assert (names(index), index.has_rejected) == (["a", "b"], True)
     index.note_reviewed(claim("d"))
     assert not index.is_reviewed_only("u-d")
