@@ -9,9 +9,7 @@ from ledger.core.model import accounts
 from ledger.core.model.cards import Card as Announced
 from projections.queries.pods_on_cards import PodOnCard, pods_on_cards
 from projections.store.readers import ProjectionView
-
-ANNOUNCED: Final = "announced"
-"""The state of a card that its node announces."""
+from projections.tables.card_table import ANNOUNCED
 
 DEVICE_PLUGIN: Final = "device-plugin"
 DRA: Final = "dra"
@@ -27,6 +25,10 @@ class CardOffers(Protocol):
 
     def drivers(self, cluster: str, node: str) -> Mapping[str, str] | None:
         """Return the driver of each such card of a node by uuid, None if they are not known."""
+        ...
+
+    def names(self) -> str:
+        """Return all as a JSON list of `CLUSTER/NODE/UUID`, without NODE for cards of any node."""
         ...
 
 
@@ -116,9 +118,14 @@ def with_mechanisms(
     read: list[CardUsage], view: ProjectionView, position: int, offers: CardOffers | None
 ) -> list[CardUsage]:
     """Return cards as of a position with the mechanism that offers each, as far as it is known."""
-    if offers is None or not offers.hold_at(position, is_last=position == view.head.position):
-        return read
-    return [_with_mechanism(card, offers) for card in read]
+    known = offers_at(view, position, offers)
+    return read if known is None else [_with_mechanism(card, known) for card in read]
+
+
+def offers_at(view: ProjectionView, position: int, offers: CardOffers | None) -> CardOffers | None:
+    """Return the offers if they are those of a position, None otherwise."""
+    is_last = position == view.head.position
+    return offers if offers is not None and offers.hold_at(position, is_last=is_last) else None
 
 
 async def cards_open(view: ProjectionView, cluster: str = "") -> int:

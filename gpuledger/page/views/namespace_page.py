@@ -16,6 +16,7 @@ from gpuledger.page.quantity_texts import second_text
 from gpuledger.page.quota_bars import QuotaBar, quota_bar
 from projections.api import query_parameters
 from projections.api.query_parameters import InvalidParameter
+from projections.queries.card_usage import offers_at
 from projections.queries.denial_history import denials
 from projections.queries.moments import LAST
 from projections.queries.query_scope import NumberedNamespace, QueryScope
@@ -92,7 +93,8 @@ class NamespaceAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
     The lists are None where the viewer lacks the right; `waiting` is None also when it is not
     recorded, with the reason in `waiting_note`. Addresses of next pages are "" at the end.
-    `uncounted` names the quotas that count only some pods, which `fits` leaves out.
+    `uncounted` names the quotas that count only some pods, which `fits` leaves out. With
+    `slices_known` it leaves out cards in ResourceSlices.
     """
 
     cluster: str
@@ -100,6 +102,7 @@ class NamespaceAnswers(msgspec.Struct, frozen=True, kw_only=True):
     quotas: list[CoveringLine]
     quotas_left_out: bool
     fits: list[FittingRequest]
+    slices_known: bool
     uncounted: list[str]
     root: str
     all_holders: str
@@ -118,7 +121,8 @@ async def namespace(request: PageRequest) -> NamespaceAnswers:
     scope = QueryScope(place.name, place.cluster)
     lines, more = await usage(request.view, request.position, scope, limit=QUOTAS_MAX)
     counting, uncounted = await _counting(request, lines)
-    rooms = await card_room(request.view, request.position, place.cluster)
+    offers = offers_at(request.view, request.position, request.source.offers)
+    rooms = await card_room(request.view, request.position, place.cluster, offers)
     root = request.text("root")
     holders, next_holders = await _holders(request, place, root)
     waiting, note, waiting_more = await _waiting(request, place)
@@ -129,6 +133,7 @@ async def namespace(request: PageRequest) -> NamespaceAnswers:
         quotas=await _covering(request, place, lines),
         quotas_left_out=bool(more),
         fits=fitting_requests(rooms, counting),
+        slices_known=offers is not None,
         uncounted=uncounted,
         root=root,
         all_holders=request.here(root="", holders=""),

@@ -6,6 +6,8 @@ The log has no slices. So the offers of now are those of every position since th
 from collections.abc import Callable, Mapping, Set
 from typing import Final
 
+import msgspec
+
 from extender.settlement.allocated_devices.offered_cards import OfferedCards
 from gpuledger.server.follower.unsent_offers import UnsentOffers
 
@@ -29,6 +31,7 @@ class LiveOffers:
         self.is_listed: Final = is_listed
         self._cluster, self._offered, self._position = cluster, offered, position
         self._since: int | None = None
+        self._names = ""
         offered.subscribe(self._note)
 
     def hold_at(self, position: int, *, is_last: bool) -> bool:
@@ -43,5 +46,19 @@ class LiveOffers:
         """Return the drivers of a node's cards in slices by uuid, None of another cluster."""
         return self._offered.drivers(node) if cluster == self._cluster else None
 
+    def names(self) -> str:
+        """Return all as a JSON list of `CLUSTER/NODE/UUID`, without NODE for cards of any node.
+
+        It is kept until the next change.
+        """
+        if not self._names:
+            listed = [
+                f"{self._cluster}/{node}/{uuid}"
+                for node in self._offered.nodes()
+                for uuid in self._offered.own(node)
+            ]
+            self._names = msgspec.json.encode(listed).decode()
+        return self._names
+
     def _note(self, _: str, __: Set[str]) -> None:
-        self._since = self._position()
+        self._since, self._names = self._position(), ""

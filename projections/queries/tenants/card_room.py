@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.cards import MIG
+from projections.queries.card_usage import CardOffers
 from projections.store.readers import ProjectionView
 from projections.tables.card_table import ANNOUNCED
 
@@ -26,8 +27,8 @@ class CardRoom(msgspec.Struct, frozen=True):
     """The cards of one type and vendor.
 
     `shares` counts the healthy cards by their free part. `unusable` are those that get no further
-    pod, because they are unhealthy, cordoned or lost, and `cut` those that are cut into instances;
-    neither is in `shares`.
+    pod, because they are unhealthy, cordoned, lost or in ResourceSlices, and `cut` those that are
+    cut into instances; neither is in `shares`.
     """
 
     vendor: str
@@ -38,9 +39,19 @@ class CardRoom(msgspec.Struct, frozen=True):
     shares: dict[FreeShare, int]
 
 
-async def card_room(view: ProjectionView, position: int, cluster: str) -> list[CardRoom]:
-    """Return the cards of a cluster as of a position by type, those of all clusters when empty."""
-    values = {"position": position, "cluster": cluster, "limit": GROUPS_MAX}
+async def card_room(
+    view: ProjectionView, position: int, cluster: str, offers: CardOffers | None = None
+) -> list[CardRoom]:
+    """Return the cards of a cluster as of a position by type, those of all clusters when empty.
+
+    `offers` are the cards in ResourceSlices at the position, None where they are not known.
+    """
+    values = {
+        "position": position,
+        "cluster": cluster,
+        "limit": GROUPS_MAX,
+        "offered": "[]" if offers is None else offers.names(),
+    }
     rooms: dict[tuple[str, str], CardRoom] = {}
     async with view.connection.execute(_GROUPS, values) as rows:
         async for vendor, type_, mode, usable, *limits, balances, count in rows:
@@ -71,11 +82,14 @@ def _free(limits: list[int], balances: bytes) -> FreeShare:
 _bodies: Final = msgspec.msgpack.Decoder(list[int])
 
 _GROUPS: Final = f"""
+    WITH offered AS MATERIALIZED (SELECT value FROM json_each(:offered))
     SELECT vendor, type, mode, usable, memory, cores, slots, balances, count(*) FROM (
         SELECT
             body ->> 2 AS type, body ->> 3 AS memory, body ->> 4 AS cores, body ->> 5 AS slots,
             body ->> 6 AS vendor, body ->> 8 AS mode,
-            state = '{ANNOUNCED}' AND body ->> 9 AND NOT body ->> 10 AS usable,
+            state = '{ANNOUNCED}' AND body ->> 9 AND NOT body ->> 10
+                AND cluster || '/' || node || '/' || (body ->> 0) NOT IN offered
+                AND cluster || '//' || (body ->> 0) NOT IN offered AS usable,
             (
                 SELECT balances.body FROM balances
                 WHERE balances.account = cards.account AND position <= :position

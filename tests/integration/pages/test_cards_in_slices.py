@@ -1,12 +1,13 @@
 """Cards in ResourceSlices in Chromium: their marks, the filter, and the sentence of a fit."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 from support.browser import axe
 from support.browser.chromium import WIDTHS, Visit, visiting
+from support.claims.fixed_slices import FixedSlices
 from support.page_data.day_cluster import BERLIN, L4_NODES
 from support.pages.login_server import FROM_AFAR, login_server
 from support.pages.page_harness import FakeSource
@@ -23,16 +24,6 @@ CARD = f"GPU-{BERLIN}-{NODE}-{0:012x}"
 DRIVER = "gpu.nvidia.com"
 
 
-class Slices:
-    """Slices with the first card of one node."""
-
-    def hold_at(self, position: int, *, is_last: bool) -> bool:
-        return True
-
-    def drivers(self, cluster: str, node: str) -> Mapping[str, str] | None:
-        return {CARD: DRIVER} if (cluster, node) == (BERLIN, NODE) else {}
-
-
 class Source(FakeSource):
     """A source with slices, which leaves two cards out."""
 
@@ -45,7 +36,7 @@ class Source(FakeSource):
 @pytest.fixture(scope="module")
 def visit(browser: Browser, day_store: Path) -> Iterator[Visit]:
     source = Source()
-    source.offers = Slices()
+    source.offers = FixedSlices(BERLIN, {NODE: {CARD: DRIVER}})
     headers = {**FROM_AFAR, "authorization": "Bearer t-all"}
     projection = day_store / store_layout.PROJECTION
     with (

@@ -2,12 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import httpx2
 import pytest
 from support.builders.decide_and_fold import record
+from support.claims.fixed_slices import FixedSlices
 from support.harness.projection_harness import SECOND, START, log_of, project
 from support.pages.page_harness import FakeSource, Tenant, pages
 
@@ -120,22 +120,9 @@ async def test_filters_choose_nodes(projection: Path, query: str, nodes: list[st
         assert nodes_of(await client.get(f"/page/cards?{query}")) == nodes
 
 
-class Slices:
-    """A slice with the second card of node-1, and whether it holds at the position."""
-
-    def __init__(self, *, hold: bool = True) -> None:
-        self.hold = hold
-
-    def hold_at(self, position: int, *, is_last: bool) -> bool:
-        return self.hold
-
-    def drivers(self, cluster: str, node: str) -> Mapping[str, str] | None:
-        return {"GPU-1-1": f"gpu.example.com{EVIL}"} if node == "node-1" else {}
-
-
 async def test_cards_in_slices_are_marked_with_their_driver(projection: Path) -> None:
     source = FakeSource()
-    source.offers = Slices()
+    source.offers = FixedSlices("c1", {"node-1": {"GPU-1-1": f"gpu.example.com{EVIL}"}})
     async with pages(projection, source=source) as client:
         marked = (await client.get("/page/cards?node=node-1")).text
         others = (await client.get("/page/cards?node=node-2")).text
@@ -147,9 +134,9 @@ async def test_cards_in_slices_are_marked_with_their_driver(projection: Path) ->
     assert filtered.text.count('class="card-cell"') == 1
 
 
-@pytest.mark.parametrize("offers", [None, Slices(hold=False)])
+@pytest.mark.parametrize("offers", [None, FixedSlices("c1", {}, since=None)])
 async def test_the_filter_of_slices_names_the_limit_where_none_are_known(
-    projection: Path, offers: Slices | None
+    projection: Path, offers: FixedSlices | None
 ) -> None:
     source = FakeSource()
     source.offers = offers
@@ -159,6 +146,21 @@ async def test_the_filter_of_slices_names_the_limit_where_none_are_known(
     assert "<strong>DRA" not in shown.text
     assert nodes_of(filtered) == []
     assert "the log has no slices" in filtered.text
+
+
+@pytest.mark.parametrize(
+    ("since", "usable"), [(0, ["4 of 6", "6 of 6"]), (None, ["5 of 6", "6 of 6"])]
+)
+async def test_cards_in_slices_are_not_usable_by_a_namespace(
+    projection: Path, since: int | None, usable: list[str]
+) -> None:
+    source = FakeSource()
+    source.offers = FixedSlices("c1", {"node-3": {"GPU-3-0": ""}}, since=since)
+    async with pages(projection, source=source) as client:
+        text = (await client.get("/page/namespace?namespace=red")).text
+    fits = text.partition("What fits now")[2].partition("</table>")[0]
+    assert re.findall(r"\d+ of \d+", fits) == usable
+    assert ("in ResourceSlices" in text) == (since is not None)
 
 
 @pytest.mark.parametrize("scanned", [1, 5_000])

@@ -1,6 +1,6 @@
 """Cards as they are read: limits and use of each, who is on them, and what nodes have lost."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.utils import floatToGoString
 from starlette.applications import Starlette
 from support.builders.decide_and_fold import record
+from support.claims.fixed_slices import FixedSlices
 from support.harness.projection_harness import SECOND, START, log_of, project, viewing
 
 from ledger.core.model import commands
@@ -110,17 +111,7 @@ async def test_card_has_limits_and_used_amounts(
     }
 
 
-class Slices:
-    """The cards in slices of cluster c1, known since a position."""
-
-    def __init__(self, since: int) -> None:
-        self.since = since
-
-    def hold_at(self, position: int, *, is_last: bool) -> bool:
-        return is_last or position >= self.since
-
-    def drivers(self, cluster: str, node: str) -> Mapping[str, str] | None:
-        return {"GPU-b": "gpu.nvidia.com", "GPU-z": "x"} if cluster == "c1" else None
+SLICE = {"GPU-b": "gpu.nvidia.com", "GPU-z": "x"}
 
 
 @pytest.mark.parametrize(
@@ -136,8 +127,9 @@ async def test_cards_have_the_mechanism_that_offers_them_where_it_is_known(
     path: Path, at: str, since: int, expected: list[str | None]
 ) -> None:
     """At position 4 GPU-a is lost, and at the end its node is gone."""
+    slices = FixedSlices("c1", {"n1": SLICE}, since=since)
     async with Readers(path) as readers:
-        transport = httpx2.ASGITransport(app=Starlette(routes=routes(readers, Slices(since))))
+        transport = httpx2.ASGITransport(app=Starlette(routes=routes(readers, slices)))
         async with httpx2.AsyncClient(transport=transport, base_url="http://ledger") as client:
             listed = await get(client, **({"at": at} if at else {}))
     shown = [

@@ -1,5 +1,7 @@
 """Offers of now: at which positions they hold, and for which cluster."""
 
+import json
+
 from support.claims.kept_slices import NVIDIA
 
 from extender.settlement.allocated_devices.offered_cards import OfferedCards
@@ -63,3 +65,12 @@ def test_drivers_are_those_of_the_own_cluster() -> None:
     assert slices.offers.drivers("c1", "n1") == {"GPU-0": NVIDIA, "GPU-9": "any"}
     assert slices.offers.drivers("c1", "n2") == {"GPU-9": "any"}
     assert slices.offers.drivers("c2", "n1") is None
+
+
+def test_names_are_those_of_all_cards_of_now() -> None:
+    slices = Slices()
+    slices.offered.set("n1", {"GPU-0": NVIDIA, "GPU-1": NVIDIA})
+    assert json.loads(slices.offers.names()) == ["c1/n1/GPU-0", "c1/n1/GPU-1"]
+    slices.offered.set("n1", {})
+    slices.offered.set("", {"GPU-9": "any"})
+    assert json.loads(slices.offers.names()) == ["c1//GPU-9"]

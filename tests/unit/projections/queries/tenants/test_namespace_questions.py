@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.builders.decide_and_fold import record
+from support.claims.fixed_slices import FixedSlices
 from support.generators.long_history import history
 from support.harness.projection_harness import (
     SECOND,
@@ -178,12 +179,16 @@ async def test_room_counts_cards_by_their_free_part(tmp_path: Path) -> None:
             [commands.RegisterCards("c2/n1", "hami", (Card("u9", 0, "L4", 24, 100, 4),))],
         ],
     )
+    slices = FixedSlices("c1", {"n1": {"u0": ""}, "": {"u5": ""}, "n2": {"u1": ""}})
     async with viewing(path) as view:
         a100, l4 = await card_room(view, 2, "c1")
         everything = await card_room(view, 2, "")
         early = await card_room(view, 1, "")
+        offered = await card_room(view, 2, "c1", slices)
     assert (a100.cards, a100.unusable, a100.cut) == (5, 2, 1)
     assert a100.shares == {FreeShare(80, 100, 10, whole=True): 2}
     assert l4.shares == {FreeShare(24, 100, 4, whole=True): 1}
+    assert [(room.cards, room.unusable) for room in offered] == [(5, 3), (1, 1)]
+    assert offered[0].shares == {FreeShare(80, 100, 10, whole=True): 1}
     assert everything[1].cards == 2
     assert early[1].cards == 1
