@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from ledger.core.model.amounts import largest
 from ledger.core.model.commands import Asker, Reserve
 from ledger.core.model.denials import Denial
 from ledger.core.model.traits import Traits
@@ -190,6 +191,7 @@ class ResourceClaimAdmission:
         """Reserve what a claim takes that would no longer count with its pod.
 
         Else the pod, or its successor in a workload, could have another claim for the same charge.
+        That is its bound, also of an allocated claim: the end of the allocation returns to it.
         """
         denial = await self._store.prepare_classes(claim.spec, read_deadline(until))
         if denial is not None:
@@ -198,9 +200,10 @@ class ResourceClaimAdmission:
         if isinstance(demand, Denial) or not (demand.amounts or demand.unknown):
             return UNTOUCHED
         stored = required_claim(request, "oldObject").metadata
-        reserve = self._attempts.update(
-            request, CLAIMS.name, claim.metadata, stored, demand.amounts
-        )
+        bound = self._store.bound(claim.spec)
+        most = {} if isinstance(bound, Denial) else bound.demand.amounts
+        amounts = largest(demand.amounts, most)
+        reserve = self._attempts.update(request, CLAIMS.name, claim.metadata, stored, amounts)
         if isinstance(reserve, Denial):
             return Verdict(reserve)
         reserve = msgspec.structs.replace(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support.claims.claim_reviews import (
     CONTROLLER,
+    DRIVER,
     GI,
     ClaimTeam,
     claim_spec,
@@ -136,6 +137,22 @@ async def test_claim_leaves_its_pod_only_with_room_for_itself(field: str) -> Non
     team.ledger.limit(memory=16 * GI)
     other = claiming_pod("q")
     assert reasons(await team.create(other)) == ["QuotaExceeded"]
+
+
+async def test_allocated_claim_leaves_its_pod_with_its_bound() -> None:
+    """Else the end of the allocation would leave the amounts of its devices as the bound."""
+    team = ClaimTeam()
+    pod = claiming_pod()
+    stored = generated(pod)
+    for thing, user in ((pod, "ada"), (stored, CONTROLLER)):
+        assert (await team.create(thing, user))["allowed"]
+    device = {"request": "main", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    results = [{**device, "shareID": "s", "consumedCapacity": {"memory": "2Gi"}}]
+    stored["status"] = {"allocation": {"devices": {"results": results}}}
+    new = deepcopy(stored)
+    del new["metadata"]["ownerReferences"]
+    assert (await team.update(new, stored))["allowed"]
+    assert team.reserved() == {"pods/p": 8 * GI, CLAIM_OF_POD: 8 * GI}
 
 
 async def test_claim_without_room_for_itself_stays_with_its_pod() -> None:
