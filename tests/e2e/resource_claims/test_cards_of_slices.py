@@ -18,12 +18,16 @@ from tests.e2e.objects.team import SETTLED_SECONDS
 from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster, opened
 from tests.e2e.resource_claims.support.claim_manifests import claim, exactly, pod_with, template
 from tests.e2e.resource_claims.support.claim_supply import (
+    A100_NODE,
     API,
     H100_NODE,
     SHARED_DRIVER,
+    WHOLE,
     WHOLE_DRIVER,
+    WHOLE_MIB,
     slice_of,
     whole_card,
+    withdrawn,
 )
 from tests.e2e.resource_claims.support.claim_team import ClaimTeam
 from tests.e2e.scheduling.support.extender_requests import ExtenderClient
@@ -153,6 +157,25 @@ async def test_cards_of_slices_belong_to_the_allocator(yard: ClaimCluster) -> No
     await team.remove("Pod", "web", "user")
     await team.remove("ResourceClaim", "own")
     await cards_are(team, {}, {})
+
+
+async def test_withdrawn_slices_change_no_charge(yard: ClaimCluster) -> None:
+    team = ClaimTeam(f"team-{uuid.uuid4().hex[:8]}", yard)
+    await yard.run_service()
+    await team.open(memory=1_000_000)
+    await team.make(claim("waits", exactly(memory="7500Mi")), claim("whole", exactly(WHOLE)))
+    await team.make(pod_with("user", claims=("whole",), on=ON_NODE))
+    await team.allocated(1)
+    charge = 10_240 + WHOLE_MIB
+    await team.charge_is(memory=charge)
+    before = await team.holder(CLAIM_KEY + "whole")
+    pools = (A100_NODE, SHARED_DRIVER), (H100_NODE, WHOLE_DRIVER)
+    async with withdrawn(team.cluster, *pools):
+        yard.service.kill()
+        await yard.run_service()
+        await team.make(claim("after", exactly(memory="7500Mi")))
+        await team.charge_is(memory=charge + 8_192)
+        assert await team.holder(CLAIM_KEY + "whole") == before
 
 
 async def test_slice_with_the_card_of_a_placed_pod_is_drift(yard: ClaimCluster) -> None:

@@ -353,6 +353,20 @@ async def test_scale_without_a_review_is_charged_when_the_service_is_back(
     await team.remove("Deployment", "by-claim", "plain")
 
 
+async def test_claim_without_its_pod_returns_to_its_bound(team: ClaimTeam) -> None:
+    await team.open(memory=PLENTY)
+    part = template("part", exactly(memory=SMALL))
+    await team.make(part, pod_with("web", templates=("part",), on=ON_H100))
+    await team.allocated(1)
+    await team.charge_is(memory=SMALL_CONSUMED)
+    orphan = {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan"}
+    await team.cluster.must("DELETE", team.place("Pod", "web"), orphan)
+    await team.allocated(0)
+    await team.charge_is(memory=SMALL_BOUND)
+    assert await team.holder(CLAIM_KEY + (await team.claims_are(1))[0]["metadata"]["name"])
+    await ledger_is_cluster(team)
+
+
 async def test_an_extended_resource_of_a_class_is_charged_once(team: ClaimTeam) -> None:
     await team.open(cards=2)
     pod = pod_with("web", on=ON_H100)

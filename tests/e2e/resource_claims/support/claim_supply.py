@@ -3,6 +3,8 @@
 Each node has two shared cards of HAMi's driver, one whole card of NVIDIA's, and a network device.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from tests.e2e.harness.cluster import Cluster, Manifest
@@ -112,6 +114,26 @@ async def publish(cluster: Cluster) -> None:
         await cluster.must("POST", f"{API}/resourceslices", manifest)
     for manifest in classes():
         await cluster.must("POST", f"{API}/deviceclasses", manifest)
+
+
+@asynccontextmanager
+async def withdrawn(cluster: Cluster, *pools: tuple[str, str]) -> AsyncIterator[None]:
+    """Delete the slices of these nodes and drivers for the block."""
+    place = f"{API}/resourceslices"
+    gone = [
+        each
+        for each in await cluster.items(place)
+        if (each["spec"]["nodeName"], each["spec"]["driver"]) in pools
+    ]
+    for each in gone:
+        await cluster.must("DELETE", f"{place}/{each['metadata']['name']}")
+    try:
+        yield
+    finally:
+        for each in gone:
+            named = {"name": each["metadata"]["name"]}
+            kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+            await cluster.must("POST", place, {**kind, "metadata": named, "spec": each["spec"]})
 
 
 def _capacity(value: str, default: str, valid: dict[str, str]) -> Manifest:
