@@ -87,6 +87,42 @@ def test_allocated_devices_are_charged_in_full() -> None:
     assert with_promised_demand(state, seen(80_000)).demand[MEMORY] == 80_000
 
 
+ALLOCATED = msgspec.structs.replace(
+    EXISTS,
+    version=12,
+    demand={**PROMISED, MEMORY: 40_000},
+    devices=(Device("claim", "r", "gpu.nvidia.com", "n1", "g0"),),
+)
+"""The pod `EXISTS` after it has got a larger device."""
+
+
+def test_recorded_devices_are_charged_in_full() -> None:
+    assert with_promised_demand(doing(EXISTS, ALLOCATED), seen(40_000)).demand[MEMORY] == 40_000
+
+
+def test_demand_of_before_returns_when_the_devices_are_gone() -> None:
+    gone = msgspec.structs.replace(seen(80_000), devices=())
+    assert with_promised_demand(doing(EXISTS, ALLOCATED), gone).demand == PROMISED
+
+
+def test_devices_of_another_pod_of_the_name_raise_nothing() -> None:
+    older = (msgspec.structs.replace(command, uid="older") for command in (EXISTS, ALLOCATED))
+    state = doing(*older, ADMITTED)
+    assert with_promised_demand(state, seen(80_000)).demand == PROMISED
+
+
+def test_demand_of_another_pod_of_the_name_before_its_devices_lowers_nothing() -> None:
+    older = (msgspec.structs.replace(command, uid="older") for command in (EXISTS, ALLOCATED))
+    assert with_promised_demand(doing(*older), seen(80_000)).demand[MEMORY] == 80_000
+
+
+def test_demand_of_assumed_amounts_alone_counts_when_nothing_was_admitted() -> None:
+    """Such as that of a resource claim for all devices."""
+    assumed = msgspec.structs.replace(seen(80_000), demand={GPU: 3}, assumed=(GPU,))
+    state = doing(msgspec.structs.replace(EXISTS, uid="other"))
+    assert with_promised_demand(state, assumed).demand == {GPU: 3}
+
+
 def test_another_pod_of_the_name_is_charged_in_full() -> None:
     observed = with_promised_demand(doing(Observe(SPACE, KEY, "other", 10, PROMISED)), seen(80_000))
     assert observed.demand[MEMORY] == 80_000

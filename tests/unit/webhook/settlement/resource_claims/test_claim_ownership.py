@@ -147,6 +147,19 @@ async def test_claim_moves_from_its_pod_to_its_key_when_it_is_reserved_there():
         assert pod_charge(world, "p") == {}
 
 
+async def test_unwritten_claim_leaves_that_of_a_pod_with_the_same_name_alone():
+    """The list that proves the absence shows the claim of the pod at the key."""
+    async with settled_claims() as world:
+        claim = await charged_pod(world)
+        key = f"{CLAIMS.name}/{claim}"
+        await reserve_key(world, key, "unwritten")
+        await world.until(lambda: claim_entry(world, claim) is None)
+        assert world.state.ended["unwritten"].cause == Cause.ABSENT
+        await asyncio.sleep(3)
+        assert commands_about(world, key) == []
+        assert pod_charge(world, "p") == BOUND
+
+
 async def test_claim_moves_to_its_key_when_it_loses_its_owner():
     async with settled_claims() as world:
         claim = await allocated_pod(world)
