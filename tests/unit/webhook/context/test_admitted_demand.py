@@ -111,7 +111,7 @@ def test_devices_of_another_pod_of_the_name_raise_nothing() -> None:
     assert with_promised_demand(state, seen(80_000)).demand == PROMISED
 
 
-def test_demand_of_another_pod_of_the_name_before_its_devices_lowers_nothing() -> None:
+def test_earlier_demand_of_another_pod_of_the_name_lowers_nothing() -> None:
     older = (msgspec.structs.replace(command, uid="older") for command in (EXISTS, ALLOCATED))
     assert with_promised_demand(doing(*older), seen(80_000)).demand[MEMORY] == 80_000
 
