@@ -119,7 +119,11 @@ def with_mechanisms(
 ) -> list[CardUsage]:
     """Return cards as of a position with the mechanism that offers each, as far as it is known."""
     known = offers_at(view, position, offers)
-    return read if known is None else [_with_mechanism(card, known) for card in read]
+    if known is None:
+        return read
+    nodes = dict.fromkeys((card.cluster, card.node) for card in read)
+    drivers = {node: known.drivers(*node) for node in nodes}
+    return [_with_mechanism(card, drivers[card.cluster, card.node]) for card in read]
 
 
 def offers_at(view: ProjectionView, position: int, offers: CardOffers | None) -> CardOffers | None:
@@ -170,8 +174,8 @@ def _card_usage(
     )
 
 
-def _with_mechanism(card: CardUsage, offers: CardOffers) -> CardUsage:
-    drivers = offers.drivers(card.cluster, card.node)
+def _with_mechanism(card: CardUsage, drivers: Mapping[str, str] | None) -> CardUsage:
+    """Return a card with its mechanism, by the drivers of the offered cards of its node."""
     if drivers is None:
         return card
     mechanism = DEVICE_PLUGIN if card.state == ANNOUNCED else ""
