@@ -22,14 +22,11 @@ from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import label_traits, recorded_traits
 from ledger.kube.resource_claims.allocation import Allocated
 from ledger.kube.resource_claims.dra_objects import ResourceClaim
-from webhook.admission.claim_ownership import ClaimOwnership
-from webhook.admission.reservation_client import UNAVAILABLE, ReservationClient
+from webhook.admission.objects.object_admission import ObjectAdmission
+from webhook.admission.reservation_client import UNAVAILABLE
 from webhook.admission.verdict import UNTOUCHED, Verdict
-from webhook.admission.write_attempts import WriteAttempts
 from webhook.api.admission_review import AdmissionRequest, required_claim
-from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.admitted_demand import promised_demand
-from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.read_deadline import read_deadline
 from webhook.context.resource_claims.claim_denials import undecided_denial
@@ -41,23 +38,8 @@ STATUS: Final = (CLAIMS.name, "UPDATE", "status")
 """Resource, operation and subresource that are decided here."""
 
 
-class ClaimStatusAdmission:
+class ClaimStatusAdmission(ObjectAdmission):
     """Decides about allocations."""
-
-    def __init__(
-        self,
-        reservations: ReservationClient,
-        *,
-        attempts: WriteAttempts,
-        settings: AdmissionSettings,
-        context: ClusterContext,
-    ) -> None:
-        self._reservations = reservations
-        self._attempts = attempts
-        self._settings = settings
-        self._context = context
-        self._store = context.resource_claims
-        self._ownership = ClaimOwnership(settings, context)
 
     async def decide(
         self, request: AdmissionRequest, policy: NamespacePolicy, until: float

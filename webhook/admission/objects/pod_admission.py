@@ -34,8 +34,9 @@ from ledger.kube.requests.demand_rules import DemandRules
 from ledger.kube.requests.pod_demand import Demand, demand_of
 from ledger.kube.requests.pod_traits import recorded_traits
 from webhook.admission import pod_checks
-from webhook.admission.claim_checks import ClaimChecks, placed_pod
-from webhook.admission.leaving_quotas import QuotaMembership, TraitsChange
+from webhook.admission.claim_checks import placed_pod
+from webhook.admission.leaving_quotas import TraitsChange
+from webhook.admission.objects.object_admission import ObjectAdmission
 from webhook.admission.owner_reference_trust import (
     Ownership,
     forged_owner_denial,
@@ -43,14 +44,12 @@ from webhook.admission.owner_reference_trust import (
     with_controller_as_owner,
     wrong_creator_denial,
 )
-from webhook.admission.reservation_client import ReservationClient, ReservationRequest
+from webhook.admission.reservation_client import ReservationRequest
 from webhook.admission.reserved_annotations import STAMP
 from webhook.admission.verdict import UNTOUCHED, Verdict
-from webhook.admission.write_attempts import WriteAttempts, base_observation
+from webhook.admission.write_attempts import base_observation
 from webhook.api.admission_review import WARNING_CHARACTERS_MAX, AdmissionRequest, required_pod
-from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.admitted_demand import awaited_of, promised_demand
-from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.owner_cache_content import cached_workload
 from webhook.kinds.workload_envelope import envelope_of
@@ -83,23 +82,8 @@ class PodWrite(msgspec.Struct, frozen=True):
     before: Demand | Denial
 
 
-class PodAdmission:
+class PodAdmission(ObjectAdmission):
     """Decides about pods."""
-
-    def __init__(
-        self,
-        reservations: ReservationClient,
-        *,
-        attempts: WriteAttempts,
-        settings: AdmissionSettings,
-        context: ClusterContext,
-    ) -> None:
-        self._reservations = reservations
-        self._attempts = attempts
-        self._settings = settings
-        self._context = context
-        self._claims = ClaimChecks(context.resource_claims)
-        self._quota_membership = QuotaMembership(context)
 
     async def create(
         self, request: AdmissionRequest, policy: NamespacePolicy, until: float

@@ -21,18 +21,17 @@ from ledger.kube.api.api_resources import CLAIM_TEMPLATES, CLAIMS
 from ledger.kube.requests.pod_traits import label_traits
 from ledger.kube.resource_claims.claim_demand import ClaimBound
 from ledger.kube.resource_claims.dra_objects import ClaimSpec, ResourceClaim
-from webhook.admission.claim_ownership import ClaimOwnership
-from webhook.admission.leaving_quotas import QuotaMembership, TraitsChange
+from webhook.admission.leaving_quotas import TraitsChange
+from webhook.admission.objects.object_admission import ObjectAdmission
 from webhook.admission.owner_reference_trust import with_controller_as_owner
-from webhook.admission.reservation_client import ReservationClient, ReservationRequest
+from webhook.admission.reservation_client import ReservationRequest
 from webhook.admission.verdict import UNTOUCHED, Verdict
-from webhook.admission.write_attempts import WriteAttempts, base_observation
+from webhook.admission.write_attempts import base_observation
 from webhook.api.admission_review import (
     AdmissionRequest,
     required_claim,
     required_claim_template,
 )
-from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
 from webhook.context.read_deadline import read_deadline
@@ -55,23 +54,8 @@ REVIEWED: Final = frozenset(
 _REQUESTS: Final = "devices.requests"
 
 
-class ResourceClaimAdmission:
+class ResourceClaimAdmission(ObjectAdmission):
     """Decides about resource claims and their templates."""
-
-    def __init__(
-        self,
-        reservations: ReservationClient,
-        *,
-        attempts: WriteAttempts,
-        settings: AdmissionSettings,
-        context: ClusterContext,
-    ) -> None:
-        self._reservations = reservations
-        self._attempts = attempts
-        self._context = context
-        self._store = context.resource_claims
-        self._ownership = ClaimOwnership(settings, context)
-        self._quota_membership = QuotaMembership(context)
 
     async def decide(
         self, request: AdmissionRequest, policy: NamespacePolicy, until: float

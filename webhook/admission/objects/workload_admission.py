@@ -13,9 +13,9 @@ from ledger.core.model import amounts
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, Reason, brief
 from ledger.kube.api.objects import Workload
-from webhook.admission.claim_checks import ClaimChecks
-from webhook.admission.leaving_quotas import QuotaMembership, TraitsChange
+from webhook.admission.leaving_quotas import TraitsChange
 from webhook.admission.objects import template_checks
+from webhook.admission.objects.object_admission import ObjectAdmission
 from webhook.admission.objects.rollouts import Rollout, Rollouts
 from webhook.admission.objects.template_claims import TemplateClaims
 from webhook.admission.owner_reference_trust import (
@@ -24,13 +24,11 @@ from webhook.admission.owner_reference_trust import (
     with_controller_as_owner,
     wrong_creator_denial,
 )
-from webhook.admission.reservation_client import ReservationClient, ReservationRequest
+from webhook.admission.reservation_client import ReservationRequest
 from webhook.admission.verdict import UNTOUCHED, Verdict
-from webhook.admission.write_attempts import WriteAttempts, base_observation
+from webhook.admission.write_attempts import base_observation
 from webhook.api.admission_review import AdmissionRequest
-from webhook.context.admission_settings import AdmissionSettings
 from webhook.context.admitted_demand import awaited_of, promised_demand
-from webhook.context.cluster_context import ClusterContext
 from webhook.context.namespace_policies import NamespacePolicy
 from webhook.kinds.kind_schema import WorkloadKind
 from webhook.kinds.workload_envelope import Envelope, envelope_of
@@ -72,31 +70,19 @@ class _Change(msgspec.Struct, frozen=True):
         return Rollout(kind, old, new, left, reserve)
 
 
-class WorkloadAdmission:
+class WorkloadAdmission(ObjectAdmission):
     """Decides about objects of all kinds."""
 
-    def __init__(
-        self,
-        reservations: ReservationClient,
-        *,
-        attempts: WriteAttempts,
-        settings: AdmissionSettings,
-        context: ClusterContext,
-    ) -> None:
-        self._reservations = reservations
-        self._settings = settings
-        self._attempts = attempts
-        self._context = context
-        self._quota_membership = QuotaMembership(context)
-        self._rollouts = Rollouts(reservations, context)
-        self._claims = TemplateClaims(ClaimChecks(context.resource_claims))
+    @property
+    def _rollouts(self) -> Rollouts:
+        return Rollouts(self._reservations, self._context)
 
     async def decide(
         self, request: AdmissionRequest, write: WorkloadWrite, policy: NamespacePolicy, until: float
     ) -> Verdict:
         """Decide about a write, by loop time `until`. Raises BadReview."""
         objects = write.kind, write.new, write.old
-        checked = await self._claims.check(request, objects, policy, until)
+        checked = await TemplateClaims(self._claims).check(request, objects, policy, until)
         if isinstance(checked, Denial):
             return Verdict(checked)
         verdict = await self._decide(request, write, policy, until)
