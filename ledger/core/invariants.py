@@ -8,22 +8,25 @@ import itertools
 from collections.abc import Iterator
 
 from ledger.core.decide.cards import card_checks
+from ledger.core.evolve import device_bounds
 from ledger.core.evolve.announced_and_lost_cards import account_of
 from ledger.core.evolve.envelope_charges import (
-    NOTHING,
+    NO_DRAW,
     PODS,
     drawn_from,
     entry_of,
+    is_root,
     terms,
     units,
+    with_pod,
 )
 from ledger.core.evolve.placement_charges import bookings_of
 from ledger.core.evolve.quota_coverage import reached
 from ledger.core.model import accounts, card_bookings, cards
 from ledger.core.model.accounts import AccountKind
-from ledger.core.model.amounts import plus, without_zeros
+from ledger.core.model.amounts import covers, without_zeros
 from ledger.core.model.devices import DEVICES_MAX
-from ledger.core.model.state import Account, Draw, Namespace, State
+from ledger.core.model.state import Account, Draw, Namespace, Object, State
 from ledger.core.model.traits import matches, numbered
 
 
@@ -120,23 +123,19 @@ def _draws_are_what_pods_take(state: State) -> Iterator[str]:
         for key, entry in space.entries.items():
             root = drawn_from(entry)
             if root:
-                before = draws.get(root, Draw(NOTHING, NOTHING))
-                committed = entry.committed.demand if entry.committed is not None else NOTHING
-                draws[root] = Draw(
-                    plus(before.charge, entry.charge), plus(before.committed, committed)
-                )
+                draws[root] = with_pod(draws.get(root, NO_DRAW), entry)
                 members.setdefault(root, set()).add(key)
-        indexed = {
-            root: Draw(without_zeros(draw.charge), without_zeros(draw.committed))
-            for root, draw in space.draws.items()
-        }
-        if indexed != {
-            root: Draw(without_zeros(draw.charge), without_zeros(draw.committed))
-            for root, draw in draws.items()
-        }:
+        indexed = {root: _without_zeros(draw) for root, draw in space.draws.items()}
+        if indexed != {root: _without_zeros(draw) for root, draw in draws.items()}:
             yield f"{name}: the pods of roots take {draws}, indexed {space.draws}"
         if {root: set(keys) for root, keys in space.members.items()} != members:
             yield f"{name}: the pods of roots are {members}, indexed {space.members}"
+
+
+def _without_zeros(draw: Draw) -> Draw:
+    return Draw(
+        without_zeros(draw.charge), without_zeros(draw.committed), without_zeros(draw.saved)
+    )
 
 
 def _reaches_select_what_is_covered(state: State) -> Iterator[str]:
@@ -227,13 +226,30 @@ def _claims_are_of_pods_that_wait(state: State) -> Iterator[str]:
 
 
 def _bounds_belong_to_devices(state: State) -> Iterator[str]:
-    """Yield objects with a bound and no devices, or the reverse, and objects that wrongly draw."""
+    """Yield objects with a bound and no devices, or the reverse, and objects that wrongly draw.
+
+    A root has a bound while the savings of its pods have lowered its envelope, and no devices.
+    """
     for name, space in state.namespaces.items():
         for key, entry in space.entries.items():
             stored = entry.committed
-            if stored is not None and bool(stored.devices) != (stored.bound is not None):
+            if stored is not None and is_root(key):
+                yield from _savings_are_not_charged(space, key, stored)
+            elif stored is not None and bool(stored.devices) != (stored.bound is not None):
                 yield f"{name}/{key} has {len(stored.devices)} devices and the bound {stored.bound}"
             if stored is not None and len(stored.devices) > DEVICES_MAX:
                 yield f"{name}/{key} has {len(stored.devices)} devices, at most {DEVICES_MAX}"
             if drawn_from(entry) and not key.startswith(PODS):
                 yield f"{name}/{key} is not a pod and draws from {entry.root}"
+
+
+def _savings_are_not_charged(space: Namespace, key: str, stored: Object) -> Iterator[str]:
+    if stored.devices:
+        yield f"{key} is a root and has {len(stored.devices)} devices"
+    if stored.bound is not None and (
+        stored.bound == stored.demand or not covers(stored.bound, stored.demand)
+    ):
+        yield f"{key} is charged {stored.demand} and has the bound {stored.bound}"
+    draw = space.draws.get(key)
+    if draw is not None and device_bounds.lowered(stored, draw) != stored:
+        yield f"{key} is charged {stored.demand}, of which its pods saved {draw.saved}"

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from ledger.core.evolve.device_bounds import spec_demand
 from ledger.core.evolve.placement_charges import standing
 from ledger.core.model.amounts import Amounts, covers, largest, minus, smallest, without_zeros
 from ledger.core.model.devices import Devices
@@ -89,7 +90,7 @@ def _admitted(entry: Entry | None, uid: str, *, without_stored: bool = False) ->
         known = stored.bound
     for body in entry.holds if without_stored else entry.bodies():
         if body.uid == uid:
-            known = largest(known, body.demand)
+            known = largest(known, spec_demand(stored, body))
     return known
 
 

@@ -6,6 +6,7 @@ when a list that began after the bound proves that it was not written.
 
 import msgspec
 
+from ledger.core.evolve.device_bounds import spec_envelope
 from ledger.core.model import amounts
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.commands import CREATE, End, Observe
@@ -120,11 +121,12 @@ def _is_as(stored: Object, seen: ObservedObject) -> bool:
         return False
     if seen.devices is not None and stored.devices != seen.devices[:DEVICES_MAX]:
         return False
-    if stored.demand == seen.demand:
+    known = spec_envelope(stored)
+    if known == seen.demand:
         return True
     if not stored.demand or not seen.generation or stored.generation != seen.generation:
         return False
-    return amounts.smallest(seen.demand, stored.demand) == stored.demand
+    return amounts.smallest(seen.demand, known) == known
 
 
 def _rising(stored: Object, seen: ObservedObject) -> ObservedObject:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.decide import observed_devices
-from ledger.core.evolve import envelope_charges, placement_charges
+from ledger.core.evolve import device_bounds, envelope_charges, placement_charges
 from ledger.core.model import amounts, commands, events, traits
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.state import Entry, Hold, Object, State
@@ -42,7 +42,8 @@ def observe(state: State, command: commands.Observe) -> list[events.AnyEvent]:
     ]
     if not ending and _adds_nothing(stored, command):
         return decided
-    covered = amounts.covers(_charge_without(entry, decided), command.demand)
+    charge = device_bounds.with_earlier_savings(stored, command.uid, command.demand)
+    covered = amounts.covers(_charge_without(entry, decided), charge)
     known = _ending_first(ending) if ending else stored
     expected = covered and known is not None and known.uid == command.uid
     if expected and known is not None and _is_counted(known, command):
@@ -75,9 +76,10 @@ def _lowered(stored: Object, command: commands.Observe) -> commands.Observe:
         return command
     if stored.devices != (command.devices or ()):
         return command
-    if stored.uid != command.uid or amounts.covers(stored.demand, command.demand):
+    known = device_bounds.spec_envelope(stored)
+    if stored.uid != command.uid or amounts.covers(known, command.demand):
         return command
-    demand = amounts.smallest(command.demand, stored.demand)
+    demand = amounts.smallest(command.demand, known)
     return msgspec.structs.replace(command, demand=demand)
 
 
@@ -90,7 +92,8 @@ def _adds_nothing(stored: Object | None, command: commands.Observe) -> bool:
     """Return whether the object is committed unchanged, or is new and demands nothing."""
     if stored is None or stored.uid != command.uid:
         return not command.demand and not command.devices
-    same = stored.demand == command.demand and stored.devices == (command.devices or ())
+    is_known = device_bounds.spec_envelope(stored) == command.demand
+    same = is_known and stored.devices == (command.devices or ())
     return same and _is_counted(stored, command)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ledger.core.decide import no_room_denial, room_check
 from ledger.core.decide.room_check import Short
-from ledger.core.evolve import envelope_charges, placement_charges, quota_coverage
+from ledger.core.evolve import device_bounds, envelope_charges, placement_charges, quota_coverage
 from ledger.core.model import amounts, commands, display_names, events, traits
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.denials import Decision, Denial, Reason
@@ -47,7 +47,7 @@ def _decided(state: State, space: Namespace, command: commands.Reserve) -> Decis
             return known
     if not command.demand or _is_over(state, command):
         return []
-    reserved = _reserved(command)
+    reserved = _reserved(_with_savings(space, command))
     if command.forced:
         return [reserved]
     denial = _unknown_amount(state, space, command) if command.unknown else None
@@ -85,7 +85,7 @@ def _already_settled(entry: Entry, command: commands.Reserve) -> Decision | None
     if command.base == commands.CREATE or command.base < stored.version:
         return []
     counted = not command.unknown and set(command.traits) <= set(stored.traits)
-    if counted and amounts.covers(stored.demand, command.demand):
+    if counted and amounts.covers(device_bounds.spec_envelope(stored), command.demand):
         return []
     return None
 
@@ -94,7 +94,7 @@ def _again(state: State, space: Namespace, hold: Hold, command: commands.Reserve
     """Decide an attempt that already has a hold: the same body, or another at the same base."""
     if command.base == commands.CREATE:
         return [] if hold.demand == command.demand else _attempt_differs(hold, command)
-    raised = _raised(hold, command)
+    raised = _raised(hold, _with_savings(space, command))
     if command.forced:
         return [raised]
     denial = _no_room(state, space, command)
@@ -116,7 +116,7 @@ def _raised(hold: Hold, command: commands.Reserve) -> events.Raised:
 
 def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
     """Return a denial when any line has no room for the amounts that an attempt adds."""
-    short = _short(state, space, command)
+    short = _short(state, space, _with_savings(space, command))
     if not short:
         return None
 
@@ -124,7 +124,7 @@ def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denia
         tried = _standing(where, msgspec.structs.replace(command, demand=demand))
         return {
             shortfall.line: room_check.over_by(state, shortfall)
-            for shortfall in _short(state, where, tried)
+            for shortfall in _short(state, where, _with_savings(where, tried))
         }
 
     return no_room_denial.no_room(state, space, short, command, lacking)
@@ -154,6 +154,14 @@ def _standing(space: Namespace, command: commands.Reserve) -> commands.Reserve:
     if command.key not in space.placed:
         return command
     demand = placement_charges.standing(space, command.key, command.uid, command.demand)
+    return msgspec.structs.replace(command, demand=demand)
+
+
+def _with_savings(space: Namespace, command: commands.Reserve) -> commands.Reserve:
+    """Return an update of a root whose envelope has fallen with the demand that it adds to it."""
+    entry = space.entries.get(command.key)
+    stored = None if entry is None else entry.committed
+    demand = device_bounds.with_earlier_savings(stored, command.uid, command.demand)
     return msgspec.structs.replace(command, demand=demand)
 
 

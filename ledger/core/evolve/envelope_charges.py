@@ -10,6 +10,7 @@ a root.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from ledger.core.evolve import device_bounds
 from ledger.core.evolve.line_charges import InvariantError, Postings, post_change, post_lines
 from ledger.core.model.amounts import Amounts, covers, largest, minus, plus, rise
 from ledger.core.model.commands import BARRED
@@ -53,7 +54,7 @@ RESOURCE_CLAIMS: Final = "resourceclaims.resource.k8s.io/"
 
 _NO_ROOTS: Final = (PODS, RESOURCE_CLAIMS)
 
-_NO_DRAW: Final = Draw(NOTHING, NOTHING)
+NO_DRAW: Final = Draw(NOTHING, NOTHING)
 
 
 def is_root(key: str) -> bool:
@@ -286,18 +287,35 @@ def touched(space: Namespace, unit: str, key: str) -> list[ChargeTerm]:
     return []
 
 
+def with_pod(draw: Draw, entry: Entry) -> Draw:
+    """Return the draw of a root's pods with one more."""
+    return Draw(
+        plus(draw.charge, entry.charge),
+        plus(draw.committed, _committed(entry)),
+        plus(draw.saved, device_bounds.saved(entry)),
+    )
+
+
+def _without_pod(draw: Draw, entry: Entry) -> Draw:
+    return Draw(
+        minus(draw.charge, entry.charge),
+        minus(draw.committed, _committed(entry)),
+        minus(draw.saved, device_bounds.saved(entry)),
+    )
+
+
+def _committed(entry: Entry) -> Amounts:
+    return NOTHING if entry.committed is None else entry.committed.demand
+
+
 def _move(state: State, space: Namespace, key: str, before: Entry, after: Entry) -> None:
     """Replace the entry of a key, and move its charge between the draws of the roots."""
     left, joined = drawn_from(before), drawn_from(after)
-    lowered = raised = _NO_DRAW
+    lowered = raised = NO_DRAW
     if left:
-        lowered = space.draws[left]
-        committed = before.committed.demand if before.committed is not None else NOTHING
-        lowered = Draw(minus(lowered.charge, before.charge), minus(lowered.committed, committed))
+        lowered = _without_pod(space.draws[left], before)
     if joined:
-        raised = lowered if joined == left else space.draws.get(joined, _NO_DRAW)
-        committed = after.committed.demand if after.committed is not None else NOTHING
-        raised = Draw(plus(raised.charge, after.charge), plus(raised.committed, committed))
+        raised = with_pod(lowered if joined == left else space.draws.get(joined, NO_DRAW), after)
     if after.committed is None and not after.holds:
         drop(state, space.entries, key)
     else:
@@ -314,3 +332,19 @@ def _move(state: State, space: Namespace, key: str, before: Entry, after: Entry)
             put(state, space.members, joined, {})
         put(state, space.members[joined], key, None)
         put(state, space.draws, joined, raised)
+    for root in (left, joined, key):
+        draw = space.draws.get(root)
+        if draw is not None and draw.saved:
+            _lower_envelope(state, space, root, draw)
+
+
+def _lower_envelope(state: State, space: Namespace, root: str, draw: Draw) -> None:
+    """Lower the envelope of a root by what the allocations of its pods have saved."""
+    if not is_root(root):
+        raise InvariantError(f"pods draw from {root}, which is not a root")
+    entry = space.entries.get(root)
+    if entry is None or entry.committed is None:
+        return
+    stored = device_bounds.lowered(entry.committed, draw)
+    if stored is not entry.committed:
+        put(state, space.entries, root, entry_of(stored, entry.holds))

@@ -129,18 +129,19 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
     if demand is None:
         raise InvariantError(f"a commit of {event.key} names neither a hold nor a demand")
     # Records of schema 1 also commit demand that only another object's hold had room for.
+    charged = device_bounds.charged(entry.committed, event, held, demand)
     root, traits = (known.root, known.traits) if known is not None else ("", ())
     committed = Object(
         event.uid,
         event.version,
-        demand if demand is held else interned_amounts(demand),
+        charged.demand if charged.demand is held else interned_amounts(charged.demand),
         time,
         root,
         traits,
         event.generation,
-        envelope_admission.admitted_part(entry, event, held, demand),
+        envelope_admission.admitted_part(entry, event, held, charged.demand),
         event.devices,
-        device_bounds.bound_after(entry.committed, event, held),
+        charged.bound,
     )
     return replace(state, space, event.key, entry, entry_of(committed, holds), FALLING)
 
@@ -154,17 +155,18 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
     if event.base != events.NO_HOLD:
         hold, holds = _end_hold(state, space, entry, event.uid, event.base)
         held = hold.demand
+    charged = device_bounds.charged(entry.committed, event, held, event.demand)
     committed = Object(
         event.uid,
         event.version,
-        interned_amounts(event.demand),
+        interned_amounts(charged.demand),
         time,
         interned_text(event.root),
         interned_traits(event.traits),
         event.generation,
-        envelope_admission.admitted_part(entry, event, held, event.demand),
+        envelope_admission.admitted_part(entry, event, held, charged.demand),
         event.devices,
-        device_bounds.bound_after(entry.committed, event, held),
+        charged.bound,
     )
     after = entry_of(committed, holds)
     postings = replace(state, space, event.key, entry, after, TRUTH)

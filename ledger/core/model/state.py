@@ -55,7 +55,8 @@ class Object(msgspec.Struct, frozen=True, array_like=True, gc=False):
     its spec, 0 when it does not matter. `admitted` is the reviewed part of a root's envelope, None
     when all of it was reviewed. Pods may not draw from the other part, although it is charged.
     `devices` are those that resource claims have given to the object. `bound` is what was charged
-    for the object before it had devices, None while it has none.
+    for the object before it had devices, None while it has none. Of a root, `bound` is the envelope
+    of its spec while the devices of its pods have lowered `demand` below it, else None.
     """
 
     uid: str
@@ -97,10 +98,14 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Draw(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The sum of the charges of one root's pods, and the committed part of it."""
+    """The sum of the charges of one root's pods, and the committed part of it.
+
+    `saved` is by how much the bounds of those with devices are more than their charges.
+    """
 
     charge: Amounts
     committed: Amounts
+    saved: Amounts = {}
 
 
 class Account(msgspec.Struct, frozen=True, array_like=True, gc=False):

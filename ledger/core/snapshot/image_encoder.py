@@ -180,7 +180,7 @@ class ImageEncoder:
             self._add_space(space, objects, holds)
         first = len(self._objects)
         for row, stored in enumerate(objects, start=first):
-            if stored.devices:
+            if stored.bound is not None:
                 bound = self._values.optional_amounts(stored.bound)
                 self._allocated.append((row, stored.devices, bound))
         self._objects.add(

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from ledger.core.evolve.announced_and_lost_cards import account_of
-from ledger.core.evolve.envelope_charges import NOTHING, drawn_from
-from ledger.core.model.amounts import plus
+from ledger.core.evolve.envelope_charges import NO_DRAW, drawn_from, with_pod
 from ledger.core.model.cards import CORES, MEMORY, SLOTS, NodeCards, Placement
 from ledger.core.model.state import Draw, Entry, Hold, State
 
@@ -16,9 +15,7 @@ def add_draw(
     root = drawn_from(entry)
     if not root:
         return
-    before = draws.get(root, Draw(NOTHING, NOTHING))
-    committed = entry.committed.demand if entry.committed is not None else NOTHING
-    draws[root] = Draw(plus(before.charge, entry.charge), plus(before.committed, committed))
+    draws[root] = with_pod(draws.get(root, NO_DRAW), entry)
     members.setdefault(root, {})[key] = None
 
 

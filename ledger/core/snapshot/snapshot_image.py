@@ -105,9 +105,9 @@ class SnapshotImage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Allocations(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The committed objects with devices: their rows in `objects`, in order, devices and bounds.
+    """The committed objects with bounds: their rows in `objects`, in order, devices and bounds.
 
-    `bounds` are numbers of amounts plus one, 0 without.
+    `bounds` are numbers of amounts plus one, 0 without. Roots have bounds and no devices.
     """
 
     rows: Column

@@ -14,14 +14,13 @@ from tests.e2e.harness.agreement import CLAIM_KEY
 from tests.e2e.harness.authorization import EVERYTHING, grant
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.controlplane import TENANT
-from tests.e2e.objects.pods import CARDS, MEMORY
+from tests.e2e.objects.pods import MEMORY
 from tests.e2e.resource_claims.support import claim_supply
 from tests.e2e.resource_claims.support.claim_agreement import TYPES, ledger_is_cluster
 from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster, opened
 from tests.e2e.resource_claims.support.claim_manifests import (
     ON_H100,
     claim,
-    deployment_with,
     exactly,
     first_available,
     pod_with,
@@ -303,54 +302,6 @@ async def test_an_edited_class_changes_new_claims_and_no_charge(team: ClaimTeam)
     await team.select_by(name, "device.driver == 'gpu.unknown.example.com'")
     await team.until_refused(claim("unmapped", exactly(name)), "UnmappedDeviceClass", name)
     await team.charge_is(memory=SMALL_CONSUMED + SMALL_BOUND)
-
-
-async def test_allocations_while_the_service_is_killed_are_settled_afterwards(
-    team: ClaimTeam, yard: ClaimCluster
-) -> None:
-    await team.open(memory=PLENTY, cards=PLENTY, cores=PLENTY)
-    await team.make(template("part", exactly(memory=SMALL)), claim("own", exactly(memory=SMALL)))
-    await team.make(
-        pod_with("web", templates=("part",), on=team.gate),
-        pod_with("user", claims=("own",), on=team.gate),
-        deployment_with("set", 2, templates=("part",), on=team.gate),
-    )
-    await team.claims_are(4)
-    await team.charge_is(memory=4 * SMALL_BOUND)
-    yard.service.kill()
-    await team.open_gate(H100_NODE)
-    await team.allocated(4)
-    await yard.run_service()
-    await ledger_is_cluster(team)
-    yard.service.kill()
-    await team.remove("Deployment", "set")
-    await team.remove("Pod", "web", "user")
-    await team.remove("ResourceClaim", "own")
-    await team.claims_are(0)
-    await yard.run_service()
-    await team.charge_is(memory=0, cards=0, cores=0)
-    await ledger_is_cluster(team)
-
-
-async def test_scale_without_a_review_is_charged_when_the_service_is_back(
-    team: ClaimTeam, yard: ClaimCluster
-) -> None:
-    """The writes of scales are not reviewed while no replica answers."""
-    await team.open(memory=5 * SMALL_BOUND)
-    by_claim = deployment_with("by-claim", 1, templates=("part",), on=team.gate)
-    plain = deployment_with("plain", 2, on=team.gate)
-    limits = {CARDS: "1", MEMORY: str(SMALL_BOUND)}
-    plain["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": limits}
-    await team.make(template("part", exactly(memory=SMALL)), by_claim, plain)
-    await team.charge_is(memory=3 * SMALL_BOUND)
-    with yard.paused_controllers():
-        yard.service.kill()
-        for name in ("by-claim", "plain"):
-            assert (await team.scale(name, 4)).status == 200
-        await yard.run_service()
-        await team.charge_is(memory=8 * SMALL_BOUND)
-        assert len(await team.listed("Pod")) == 3
-    await team.remove("Deployment", "by-claim", "plain")
 
 
 async def test_claim_without_its_pod_returns_to_its_bound(team: ClaimTeam) -> None:

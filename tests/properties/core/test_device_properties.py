@@ -77,7 +77,7 @@ def test_a_bound_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     def forgotten(*_: object) -> dict[str, int]:
         return {}
 
-    monkeypatch.setattr(device_bounds, "bound_after", forgotten)
+    monkeypatch.setattr(device_bounds, "_bound_before_devices", forgotten)
     assert _settled(50, 10, 20) != _expected(50, 10, 20)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from support.oracles.device_oracle import DeviceOracle
+from support.oracles.saving_oracle import SavingOracle
 
 from ledger.core.model import events
 from ledger.core.model.amounts import Amounts
@@ -79,6 +80,7 @@ class QuotaEventOracle:
     def __init__(self) -> None:
         self.cards = CardEventOracle()
         self._devices = DeviceOracle()
+        self._savings = SavingOracle()
         self.bodies: dict[Key, dict[tuple[str, int], ObjectVersion]] = {}
         self.accounts: dict[str, QuotaAccount] = {}
         self._described: dict[str, str] = {}
@@ -105,6 +107,7 @@ class QuotaEventOracle:
             yield from self.cards.enter(event)
             if isinstance(event, events.Placed | events.Advanced | events.Resized):
                 self._stand((event.namespace, event.key), event.uid, event.stands)
+                self._lower_envelopes(event.namespace)
         elif not isinstance(event, events.ClusterRegistered):
             yield from self._enter_body(event)
             place = event.namespace, event.key
@@ -187,9 +190,27 @@ class QuotaEventOracle:
                 held=attempt.demand if attempt is not None else None,
             )
             left, taken = _drawn_from(bodies), _largest(bodies)
-            _settle(bodies, event)
+            _settle(bodies, event, self._savings)
+            self._lower_envelopes(event.namespace)
             if isinstance(event, events.Observed) and left and _drawn_from(bodies) != left:
                 self._take_along(event.namespace, left, taken)
+            return
+        self._lower_envelopes(event.namespace)
+
+    def _lower_envelopes(self, namespace: str) -> None:
+        """Charge the roots of a namespace less by what the devices of their pods save."""
+        pods: dict[str, list[tuple[Amounts, Amounts]]] = {}
+        here = [item for item in self.bodies.items() if item[0][0] == namespace]
+        for place, bodies in here:
+            stored = next((uid for uid, base in bodies if base == events.OBJECT), "")
+            bound = self._devices.bound(place, stored) if stored else {}
+            pods.setdefault(_drawn_from(bodies), []).append((_largest(bodies), bound))
+        for place, bodies in here:
+            for (uid, base), body in bodies.items():
+                if base == events.OBJECT and place[1] in pods:
+                    demand = self._savings.lowered(place, uid, body.demand, pods[place[1]])
+                    asked = Counter(body.asked) & Counter(demand)
+                    bodies[uid, base] = body._replace(demand=demand, asked=asked)
 
     def _stand(self, place: Key, uid: str, stands: Amounts) -> None:
         """Charge a pod the demand that its cards decided, instead of that of its spec."""
@@ -226,8 +247,9 @@ class QuotaEventOracle:
         spec = event.uid, event.generation
         stored = bodies.get((event.uid, events.OBJECT))
         if stored and event.generation and self._generations.get(place) == spec:
+            known = self._savings.spec(place, event.uid, stored.demand)
             for resource, amount in (event.demand or {}).items():
-                if amount > stored.demand.get(resource, 0):
+                if amount > known[resource]:
                     yield f"{event.key} {event.uid}: a status alone raises {resource} to {amount}"
         self._generations[place] = spec
 
@@ -296,7 +318,9 @@ def _may_exceed(event: AnyEvent) -> bool:
 
 
 def _settle(
-    bodies: dict[tuple[str, int], ObjectVersion], event: events.Committed | events.Observed
+    bodies: dict[tuple[str, int], ObjectVersion],
+    event: events.Committed | events.Observed,
+    savings: SavingOracle,
 ) -> None:
     before = bodies.get((event.uid, events.OBJECT), ObjectVersion({}, "", (), {}))
     held = bodies.pop((event.uid, event.base), before) if event.base >= 0 else before
@@ -308,6 +332,9 @@ def _settle(
     root, texts = held.root, held.texts
     if isinstance(event, events.Observed):
         root, texts = event.root, event.traits
+    if event.key.partition("/")[0] not in NO_ROOTS:
+        place = event.namespace, event.key
+        demand = savings.observed(place, event.uid, demand, before.demand)
     bodies[event.uid, events.OBJECT] = ObjectVersion(demand, root, texts, asked & Counter(demand))
 
 

@@ -31,6 +31,8 @@ def _plain(space: Namespace, field: str) -> object:
     if field != "draws":
         return getattr(space, field)
     return {
-        root: Draw(without_zeros(draw.charge), without_zeros(draw.committed))
+        root: Draw(
+            without_zeros(draw.charge), without_zeros(draw.committed), without_zeros(draw.saved)
+        )
         for root, draw in space.draws.items()
     }

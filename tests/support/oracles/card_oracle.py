@@ -119,6 +119,7 @@ class CardOracle(ChargingOracle):
             self.pods[place].parts = event.parts
         quotas = self.used()
         self._restate(place, event.uid, event.stands)
+        self.lower_envelopes(place[0])
         if getattr(event, "cause", "") != "seen":
             self.problems += self._over(place, quotas)
 

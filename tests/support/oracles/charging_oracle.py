@@ -6,6 +6,9 @@ It keeps every body that may exist for a key, and adds all of them up at each qu
 from collections import defaultdict
 from itertools import chain
 
+from support.oracles.device_oracle import DeviceOracle
+from support.oracles.saving_oracle import SavingOracle
+
 from ledger.core.model import accounts, events
 from ledger.core.model.amounts import Amounts
 from ledger.core.model.events import AnyEvent
@@ -33,6 +36,8 @@ class ChargingOracle:
         self.limits: dict[str, events.LimitSet] = {}
         self.described: dict[str, str] = {}
         self.labels: dict[str, int] = {}
+        self.devices = DeviceOracle()
+        self.savings = SavingOracle()
 
     def see(self, event: AnyEvent) -> None:
         match event:
@@ -73,16 +78,20 @@ class ChargingOracle:
                 bodies[event.uid, event.base] = ObjectVersion(
                     event.demand, event.root, event.traits
                 )
+                self.lower_envelopes(event.namespace)
                 self._grant(bodies, event)
             case events.Raised():
                 held = bodies.pop((event.uid, event.base))
                 bodies[event.uid, event.base] = ObjectVersion(event.demand, held.root, event.traits)
+                self.lower_envelopes(event.namespace)
                 self._grant(bodies, event)
             case events.Released():
                 del bodies[event.uid, event.base]
+                self.lower_envelopes(event.namespace)
             case events.Committed() | events.Observed():
                 left, taken = _root(bodies), _most(bodies)
                 self._commit(bodies, event)
+                self.lower_envelopes(event.namespace)
                 if isinstance(event, events.Observed) and left != _root(bodies):
                     self._take_along(event.namespace, left, taken)
 
@@ -119,6 +128,24 @@ class ChargingOracle:
                     for name, amount in stored.asked.items()
                 }
 
+    def lower_envelopes(self, namespace: str) -> None:
+        """Take what the devices of pods save from the envelopes of their roots."""
+        pods = defaultdict[str, list[tuple[Amounts, Amounts]]](list)
+        present = {place: bodies for place, bodies in self.bodies.items() if bodies}
+        for place, bodies in present.items():
+            stored = [uid for uid, base in bodies if base == events.OBJECT]
+            bound = self.devices.bound(place, stored[0]) if stored else {}
+            if place[0] == namespace and place[1].startswith("pods/"):
+                pods[_root(bodies)].append((_most(bodies), bound))
+        for (space, key), bodies in present.items():
+            for (uid, base), body in bodies.items():
+                if base == events.OBJECT and space == namespace and key in pods:
+                    body.demand = self.savings.lowered((space, key), uid, body.demand, pods[key])
+                    body.asked = {
+                        name: min(amount, body.demand.get(name, 0))
+                        for name, amount in body.asked.items()
+                    }
+
     def _commit(
         self,
         bodies: dict[tuple[str, int], ObjectVersion],
@@ -129,7 +156,14 @@ class ChargingOracle:
         for uid, base in list(bodies):
             if base == events.OBJECT:
                 stored, stored_uid = bodies.pop((uid, base)), uid
-        asked = _asked(stored_uid == event.uid, stored, held)
+        same = stored if stored_uid == event.uid else None
+        for problem in self.devices.enter(
+            event,
+            stored=None if same is None else same.demand,
+            held=None if held is None else held.demand,
+        ):
+            raise AssertionError(problem)
+        asked = _asked(same is not None, stored, held)
         if isinstance(event, events.Observed):
             body = ObjectVersion(event.demand, event.root, event.traits)
         else:
@@ -138,6 +172,9 @@ class ChargingOracle:
             demand = known.demand if event.demand is None else event.demand
             body = ObjectVersion(demand, known.root, known.traits)
         if event.key.partition("/")[0] not in ("pods", "resourceclaims.resource.k8s.io"):
+            place = event.namespace, event.key
+            charged = {} if same is None else same.demand
+            body.demand = self.savings.observed(place, event.uid, body.demand, charged)
             body.asked = {
                 name: min(amount, asked.get(name, 0)) for name, amount in body.demand.items()
             }

@@ -66,7 +66,8 @@ class Snapshot(NamedTuple):
 
     `barred` are objects, `Kind/name`, that name a controller which did not make them: who made
     something is not in any list. `claims` are the resource claims that are charged by themselves;
-    the charge of a pod or a template for its claims is in its field `claimed`.
+    the charge of a pod or a template for its claims is in its field `claimed`. The envelope of a
+    workload that allocations may have lowered is at most its field `lowered`.
     """
 
     place: ClusterLabels
@@ -180,6 +181,8 @@ def _envelope(root: Manifest, snapshot: Snapshot) -> tuple[Amounts, list[QuotaSu
             faces.append(QuotaSubject({**own, **labels}, template["spec"]))
         for resource, amount in asked.items():
             total[resource] += 0 if idle else count * amount
+    if "lowered" in root:
+        total &= Counter(root["lowered"])
     return +total, faces
 
 

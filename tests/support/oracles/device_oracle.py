@@ -34,6 +34,11 @@ class DeviceOracle:
     def __init__(self) -> None:
         self.held: dict[tuple[str, str], HeldDevices] = {}
 
+    def bound(self, place: tuple[str, str], uid: str) -> Amounts:
+        """Return the charge of the object before its first device, {} without devices."""
+        held = self.held.get(place, NONE)
+        return dict(held.promised) if held.uid == uid else {}
+
     def changes(self, event: OfObjects) -> bool:
         """Return whether an event changes the devices of its object."""
         return event.devices != self._before(event).devices

@@ -12,6 +12,7 @@ from support.oracles.resource_claim_oracle import DeviceSuppliers
 from tests.e2e.harness.agreement import BUILTIN, CLAIM_KEY, ROWS, compare
 from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.polling import eventually
+from tests.e2e.harness.service import Row
 from tests.e2e.objects.team import SETTLED_SECONDS
 from tests.e2e.resource_claims.support.claim_supply import API, SHARED_DRIVER, WHOLE_DRIVER
 from tests.e2e.resource_claims.support.claim_team import ClaimTeam
@@ -25,8 +26,10 @@ async def ledger_is_cluster(*teams: ClaimTeam, later: Collection[str] = ()) -> N
 
     Quotas over many namespaces have to agree, too.
     No list has which claims of pods were admitted to stand for themselves, so the ledger is asked:
-    they are charged as much, and once, either way. `later` are the names of templates that pods
-    used before they existed: their claims were charged when they were made, or refused.
+    they are charged as much, and once, either way. It is also asked for envelopes, because no list
+    has which allocations have lowered them: no envelope may be more than the spec's. `later` are
+    the names of templates that pods used before they existed: their claims were charged when they
+    were made, or refused.
     """
     spaces = frozenset(("", *(team.namespace for team in teams)))
     await eventually(
@@ -68,7 +71,9 @@ async def _with_claims(
     teams: Sequence[ClaimTeam], later: Collection[str], snapshot: Snapshot
 ) -> Snapshot:
     cluster = teams[0].cluster
-    apart = frozenset([uid for team in teams for uid in await _charged_alone(team)])
+    rows = [row for team in teams for row in await _holders(team)]
+    apart = frozenset(row["uid"] for row in rows if row["key"].startswith(CLAIM_KEY))
+    envelopes = {row["uid"]: row["envelope"] for row in rows}
     claims, templates, slices, classes = await asyncio.gather(
         *(
             cluster.items(f"{API}/{resource}")
@@ -90,12 +95,13 @@ async def _with_claims(
         )
     for workload in snapshot.workloads:
         _claim_of_workload(workload, templates, supply)
+        workload["lowered"] = envelopes.get(workload["metadata"]["uid"], {})
     return snapshot._replace(claims=tuple(alone))
 
 
-async def _charged_alone(team: ClaimTeam) -> list[str]:
-    rows = await team.service.get("/v1/holders", namespace=team.namespace, limit=ROWS)
-    return [row["uid"] for row in rows if row["key"].startswith(CLAIM_KEY)]
+async def _holders(team: ClaimTeam) -> list[Row]:
+    rows: list[Row] = await team.service.get("/v1/holders", namespace=team.namespace, limit=ROWS)
+    return rows
 
 
 def _claim_of_workload(

@@ -1,0 +1,137 @@
+"""Workloads whose pods have resource claims, from their templates to what their pods consume."""
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.objects.pods import CARDS, MEMORY
+from tests.e2e.resource_claims.support.claim_agreement import TYPES, ledger_is_cluster
+from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster, opened
+from tests.e2e.resource_claims.support.claim_manifests import (
+    claim,
+    deployment_with,
+    exactly,
+    pod_with,
+    template,
+)
+from tests.e2e.resource_claims.support.claim_supply import H100_NODE
+from tests.e2e.resource_claims.support.claim_team import ClaimTeam
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(300),
+    pytest.mark.asyncio(loop_scope="session"),
+]
+
+SMALL: Final = "7500Mi"
+SMALL_BOUND: Final = 10_240
+"""MiB of an A100; an H100 gives 8,192."""
+SMALL_CONSUMED: Final = 8_192
+PLENTY: Final = 1_000_000
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def yard(
+    assets: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ClaimCluster]:
+    """Run the cluster of all tests of this file."""
+    folder = tmp_path_factory.mktemp("workloads")
+    async with opened(assets, folder, gpu_types=",".join(TYPES)) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def team(yard: ClaimCluster) -> AsyncIterator[ClaimTeam]:
+    """Return a namespace of its own for a test, which the test opens with its limits."""
+    await yard.run_service()
+    yield ClaimTeam(f"team-{uuid.uuid4().hex[:8]}", yard)
+    fall = yard.service.fall()
+    assert not fall, fall
+
+
+async def test_a_deployment_is_charged_what_its_pods_consume(
+    team: ClaimTeam, yard: ClaimCluster
+) -> None:
+    await team.open(memory=35_000)
+    web = deployment_with("web", 3, templates=("part",), on=team.gate)
+    await team.make(template("part", exactly(memory=SMALL)), web)
+    await team.charge_is(memory=3 * SMALL_BOUND)
+    own = claim("own", exactly(memory=SMALL))
+    await team.refused(own, f"{3 * SMALL_BOUND} are used")
+    await team.open_gate(H100_NODE)
+    await team.allocated(3)
+    await team.charge_is(memory=3 * SMALL_CONSUMED)
+    await team.make(own)
+    await team.charge_is(memory=3 * SMALL_CONSUMED + SMALL_BOUND)
+    await team.remove("ResourceClaim", "own")
+    await team.charge_is(memory=3 * SMALL_CONSUMED)
+
+    grown = await team.scale("web", 4)
+    assert grown.status == 200, grown
+    await team.allocated(4)
+    await team.charge_is(memory=4 * SMALL_CONSUMED)
+    refused = await team.scale("web", 5)
+    assert refused.status == 403, refused
+    assert str(4 * SMALL_CONSUMED + SMALL_BOUND) in refused.message, refused.message
+
+    yard.service.kill()
+    await yard.run_service()
+    first, *_ = await team.listed("Pod")
+    await team.remove("Pod", first["metadata"]["name"])
+    await team.allocated(4)
+    await team.charge_is(memory=4 * SMALL_CONSUMED)
+    await ledger_is_cluster(team)
+    await team.remove("Deployment", "web")
+    await team.charge_is(memory=0)
+
+
+async def test_allocations_while_the_service_is_killed_are_settled_afterwards(
+    team: ClaimTeam, yard: ClaimCluster
+) -> None:
+    await team.open(memory=PLENTY, cards=PLENTY, cores=PLENTY)
+    await team.make(template("part", exactly(memory=SMALL)), claim("own", exactly(memory=SMALL)))
+    await team.make(
+        pod_with("web", templates=("part",), on=team.gate),
+        pod_with("user", claims=("own",), on=team.gate),
+        deployment_with("set", 2, templates=("part",), on=team.gate),
+    )
+    await team.claims_are(4)
+    await team.charge_is(memory=4 * SMALL_BOUND)
+    yard.service.kill()
+    await team.open_gate(H100_NODE)
+    await team.allocated(4)
+    await yard.run_service()
+    await ledger_is_cluster(team)
+    yard.service.kill()
+    await team.remove("Deployment", "set")
+    await team.remove("Pod", "web", "user")
+    await team.remove("ResourceClaim", "own")
+    await team.claims_are(0)
+    await yard.run_service()
+    await team.charge_is(memory=0, cards=0, cores=0)
+    await ledger_is_cluster(team)
+
+
+async def test_scale_without_a_review_is_charged_when_the_service_is_back(
+    team: ClaimTeam, yard: ClaimCluster
+) -> None:
+    """The writes of scales are not reviewed while no replica answers."""
+    await team.open(memory=5 * SMALL_BOUND)
+    by_claim = deployment_with("by-claim", 1, templates=("part",), on=team.gate)
+    plain = deployment_with("plain", 2, on=team.gate)
+    limits = {CARDS: "1", MEMORY: str(SMALL_BOUND)}
+    plain["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": limits}
+    await team.make(template("part", exactly(memory=SMALL)), by_claim, plain)
+    await team.charge_is(memory=3 * SMALL_BOUND)
+    with yard.paused_controllers():
+        yard.service.kill()
+        for name in ("by-claim", "plain"):
+            assert (await team.scale(name, 4)).status == 200
+        await yard.run_service()
+        await team.charge_is(memory=8 * SMALL_BOUND)
+        assert len(await team.listed("Pod")) == 3
+    await team.remove("Deployment", "by-claim", "plain")
