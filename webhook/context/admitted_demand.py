@@ -36,6 +36,10 @@ class Awaited(msgspec.Struct, frozen=True, gc=False):
         covered = charge if self.unresolved else smallest(charge, demand)
         return without_zeros(largest(firm, covered))
 
+    def lowers(self, admitted: Amounts, demand: Amounts) -> bool:
+        """Return whether a part of the demand is left out, because it was not admitted."""
+        return self is not NOTHING_AWAITED and not covers(admitted, demand)
+
 
 NOTHING_AWAITED: Final = Awaited()
 

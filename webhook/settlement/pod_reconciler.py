@@ -168,23 +168,25 @@ class PodReconciler:
     async def _observe_claims(self, pod: Pod, root: str) -> ObservedObject:
         """Return the observation of a pod for which claims are made, as they are now.
 
-        Before it raises a charge, the state has to be as new as the log: another replica may have
-        reserved for one of the claims at the claim's own key.
+        Before it raises a charge, or leaves out what was not admitted, the state has to be as new
+        as the log: another replica may have reserved at the key of a claim, or for the pod.
         """
+        session = self._session
         seen = self._with_claims(pod, root)
-        entry = self._session.entry(seen.namespace, seen.key)
+        promised = with_promised_demand(session.view.state, seen)
+        entry = session.entry(seen.namespace, seen.key)
         charge = entry.charge if entry is not None else {}
-        if not seen.gated and not amounts.covers(charge, seen.demand):
-            await self._session.catch_up()
-            seen = self._with_claims(pod, root)
-        return seen
+        is_lowered = seen.awaited.lowers(promised.demand, seen.demand)
+        if not seen.gated and (is_lowered or not amounts.covers(charge, promised.demand)):
+            await session.catch_up()
+            promised = with_promised_demand(session.view.state, self._with_claims(pod, root))
+        return promised
 
     def _with_claims(self, pod: Pod, root: str) -> ObservedObject:
         session = self._session
         seen = observe_counted_pod(pod, session.name, session.context.rules)
         seen = self._claims.charged(pod, msgspec.structs.replace(seen, root=root))
-        seen = with_recorded_allocation(session.entry(seen.namespace, seen.key), seen)
-        return with_promised_demand(session.view.state, seen)
+        return with_recorded_allocation(session.entry(seen.namespace, seen.key), seen)
 
     async def _see(
         self, pod: Pod, *, deleted: bool = False, deadline: float = 0.0

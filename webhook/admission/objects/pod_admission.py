@@ -23,10 +23,11 @@ from typing import Final
 import msgspec
 
 from ledger.core.decide import denial_wording
-from ledger.core.model import amounts, display_names
+from ledger.core.model import display_names
 from ledger.core.model.amounts import Amounts, covers
 from ledger.core.model.commands import BARRED, Asker, Observe, Reserve
 from ledger.core.model.denials import Denial, brief
+from ledger.core.model.traits import Traits
 from ledger.kube.api.objects import Pod
 from ledger.kube.api.pod_gates import is_gated
 from ledger.kube.requests.container_demand import needs_cards
@@ -232,8 +233,7 @@ class PodAdmission(ObjectAdmission):
         reserve = msgspec.structs.replace(reserve, demand=promised)
         known: tuple[Observe, ...] = ()
         if counted:
-            promised = self._promised(reserve, before)
-            known = (base_observation(reserve, promised, change.before),)
+            known = self._base(reserve, before, change.before)
         question = ReservationRequest(request, write.policy, reserve, write.until, known)
         return await (
             self._reservations.ask(question)
@@ -260,6 +260,18 @@ class PodAdmission(ObjectAdmission):
         state = self._context.view.state
         return promised_demand(state, place, demand.amounts, demand.assumed, awaited=awaited)
 
+    def _base(self, reserve: Reserve, before: Demand, traits: Traits) -> tuple[Observe, ...]:
+        """Return the observation of the pod before an update.
+
+        It is left out if it would lower the charge for resource claims that do not exist yet:
+        another replica may have reserved for them a moment ago.
+        """
+        promised = self._promised(reserve, before)
+        awaited = awaited_of(before.deferred, unresolved=before.unresolved)
+        if awaited.lowers(promised, before.amounts):
+            return ()
+        return (base_observation(reserve, promised, traits),)
+
     async def _waiting(self, reserve: Reserve, until: float) -> Verdict:
         """Let a pod be created that waits for room, and warn when there is none now."""
         denial = await self._reservations.dry_run(reserve, until)
@@ -269,7 +281,11 @@ class PodAdmission(ObjectAdmission):
     def _root_shown(
         self, reserve: Reserve, ownership: Ownership, write: PodWrite
     ) -> tuple[Observe, ...]:
-        """Return the observation of a root that the ledger does not have yet."""
+        """Return the observation of a root that the ledger does not have yet.
+
+        It is left out if the root names templates of resource claims: the templates may have
+        changed, and another replica may have reserved for them a moment ago.
+        """
         root, policy = ownership.root, write.policy
         is_barred = ownership.key == BARRED
         if root is None or root.seen is None or is_barred or not policy.charges_roots:
@@ -284,11 +300,7 @@ class PodAdmission(ObjectAdmission):
             surge=policy.surge,
             elastic_max=policy.elastic_max,
         )
-        if isinstance(envelope, Denial) or envelope.finished:
-            return ()
-        # Templates of claims may have changed since the root was reviewed, so only the rest counts.
-        demand = amounts.minus(envelope.demand, envelope.deferred)
-        if envelope.deferred and not demand:
+        if isinstance(envelope, Denial) or envelope.finished or envelope.deferred:
             return ()
         return (
             Observe(
@@ -296,7 +308,7 @@ class PodAdmission(ObjectAdmission):
                 root.key,
                 root.uid,
                 root.seen.version,
-                demand,
+                envelope.demand,
                 reserve.actor,
                 traits=envelope.traits,
                 generation=root.seen.generation,

@@ -256,7 +256,7 @@ class WorkloadAdmission(ObjectAdmission):
         if change.is_more:
             known: tuple[Observe, ...] = ()
             if old is not None:
-                known = (self._base(reserve, old, before),)
+                known = self._base(reserve, old, before)
             verdict = await self._reservations.ask(
                 ReservationRequest(request, policy, reserve, until, known)
             )
@@ -264,12 +264,18 @@ class WorkloadAdmission(ObjectAdmission):
             return verdict
         return _warned(verdict, reserve, await self._rollouts.warnings(rollout, until))
 
-    def _base(self, reserve: Reserve, old: Workload, before: Envelope) -> Observe:
-        """Return the observation of the object before an update, as far as it was admitted."""
+    def _base(self, reserve: Reserve, old: Workload, before: Envelope) -> tuple[Observe, ...]:
+        """Return the observation of the object before an update.
+
+        It is left out if it would lower the charge for resource claims that do not exist yet:
+        another replica may have reserved for them a moment ago.
+        """
         awaited = awaited_of(before.deferred, unresolved=before.unresolved)
         place, state = (reserve.namespace, reserve.key, reserve.uid), self._context.view.state
         demand = promised_demand(state, place, before.demand, (), awaited=awaited)
-        return base_observation(reserve, demand, before.traits, old.metadata.generation)
+        if awaited.lowers(demand, before.demand):
+            return ()
+        return (base_observation(reserve, demand, before.traits, old.metadata.generation),)
 
 
 def _warned(verdict: Verdict, reserve: Reserve, warnings: tuple[str, ...]) -> Verdict:

@@ -247,6 +247,11 @@ class ClaimStore:
         """Return the demands of pods whose claim of this name has the spec of `claim`."""
         return _WithClaim(self, {pod_claim_name: claim})
 
+    @property
+    def has_all_supply(self) -> bool:
+        """Whether a class or slice that is not known did not exist a moment ago."""
+        return self.classes.is_complete and not self.slices.problem
+
     async def prepare(self, namespace: str, names: Collection[str], until: float) -> Denial | None:
         """Read the templates of a review that are not cached, and their classes.
 

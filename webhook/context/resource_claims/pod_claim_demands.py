@@ -39,6 +39,11 @@ class KnownClaims(Protocol):
         """The specs of the claims of templates."""
         ...
 
+    @property
+    def has_all_supply(self) -> bool:
+        """Whether a class or slice that is not known did not exist a moment ago."""
+        ...
+
     def of_claim(self, claim: ResourceClaim) -> Demand | Denial:
         """Return the allocation of a claim, else its bound."""
         ...
@@ -135,8 +140,8 @@ def _of_template(
         demand.unknown,
         demand.assumed,
         {} if _is_of_every_review(meta, created) else demand.amounts,
-        # Pods are charged one by one, so an envelope may fall.
-        unresolved=demand.unresolved and is_stored and bool(meta.uid),
+        # Pods are charged one by one, so an envelope may fall once the supply is known.
+        unresolved=demand.unresolved and is_stored and (bool(meta.uid) or not known.has_all_supply),
     )
 
 

@@ -106,7 +106,7 @@ class WorkloadReconciler:
         seen, is_part = await self._root_lookup.of_root(
             workload, was_part=workload.seen.uid in self._parts, deadline=deadline
         )
-        seen = with_promised_demand(self._session.view.state, seen)
+        seen = await self._promised(seen)
         self._invalid_objects.note(seen)
         if is_part:
             self._parts.add(seen.uid)
@@ -115,6 +115,23 @@ class WorkloadReconciler:
             self._parts.discard(seen.uid)
             self._recheck(seen.namespace)
         return seen
+
+    async def _promised(self, seen: ObservedObject) -> ObservedObject:
+        """Return the observation with the demand that the object is charged.
+
+        Before a part is left out that was not admitted, the state has to be as new as the log:
+        another replica may have admitted it a moment ago.
+        """
+        session = self._session
+        promised = with_promised_demand(session.view.state, seen)
+        entry = session.entry(seen.namespace, seen.key)
+        is_sent = session.commands.is_pending(seen.namespace, seen.key) or (
+            command_if_changed(entry, promised, WATCHED) is not None
+        )
+        if not (is_sent and seen.awaited.lowers(promised.demand, seen.demand)):
+            return promised
+        await session.catch_up()
+        return with_promised_demand(session.view.state, seen)
 
     async def list_keys(self, namespace: str, keys: Collection[str]) -> ListResult:
         """List keys of a qualified namespace, linearizably. Raises ClusterError."""

@@ -137,6 +137,15 @@ def test_root_keeps_its_charge_while_templates_are_not_listed() -> None:
     assert (seen.cause, mib(seen.demand)) == ("", 24 * GI)
 
 
+def test_root_keeps_its_charge_while_classes_are_not_listed() -> None:
+    team = ClaimTeam()
+    charge(team, ROOT, "u-web", 24)
+    team.list_classes()
+    assert seen_root(team).demand == {}
+    team.store.classes.take(Interrupted("forbidden"))
+    assert mib(seen_root(team).demand) == 24 * GI
+
+
 @pytest.mark.parametrize("gi", [10**6, 4 * 10**8])
 def test_root_is_not_released_for_a_template_beyond_all_amounts(gi: int) -> None:
     team = ClaimTeam()

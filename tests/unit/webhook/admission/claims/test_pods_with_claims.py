@@ -26,7 +26,7 @@ from support.fakes.owner_cluster import (
     remember,
 )
 
-from ledger.core.model.commands import Observe
+from ledger.core.model.commands import Observe, Reserve
 from ledger.core.model.traits import Requirement
 from ledger.kube.api.cluster_errors import ClusterUnavailable, NotServed
 from ledger.kube.api.cluster_ports import Interrupted
@@ -283,6 +283,36 @@ async def test_pod_does_not_show_a_root_with_a_larger_template() -> None:
     assert (await team.create(pod, user))["allowed"]
     assert not [command for command in team.ledger.commands() if isinstance(command, Observe)]
     assert team.ledger.used()[MEMORY] == 8 * GI
+
+
+async def test_pod_shows_no_part_of_a_root_whose_claims_another_replica_admitted() -> None:
+    team = ClaimTeam()
+    web = deployment(9)
+    [container] = web["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    replicas = manifest(SETS, "web-1", owner=web)
+    await remember(team.context, DEPLOYMENTS, web)
+    await remember(team.context, SETS, replicas)
+    pod = claiming_pod()
+    pod["metadata"]["ownerReferences"] = [controlled_by(replicas)]
+    user = "system:serviceaccount:kube-system:replicaset-controller"
+    assert (await team.create(pod, user))["allowed"]
+    assert not [command for command in team.ledger.commands() if isinstance(command, Observe)]
+
+
+async def test_update_shows_no_base_whose_claims_another_replica_admitted() -> None:
+    """The base would lower a reservation that this replica has not applied yet."""
+    team = ClaimTeam()
+    more = review(deployment(4), deployment(), operation="UPDATE", **of(DEPLOYMENTS))
+    assert (await team.post(more))["allowed"]
+    pods = [
+        claiming_pod(**{"nvidia.com/gpu": "1", "nvidia.com/gpumem": mib}) for mib in ("2k", "1k")
+    ]
+    for body in pods:
+        body["metadata"]["resourceVersion"] = "5"
+    bigger = review(*pods, operation="UPDATE", subResource="resize")
+    assert (await team.post(bigger))["allowed"]
+    assert [type(command) for command in team.ledger.commands()] == [Reserve, Reserve]
 
 
 async def test_pod_with_claims_is_gated_where_pods_wait() -> None:

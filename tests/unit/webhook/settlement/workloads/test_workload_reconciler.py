@@ -33,13 +33,15 @@ from ledger.core.model.commands import Observe
 from ledger.core.model.events import Cause
 from ledger.core.model.state import State
 from ledger.kube.api.cluster_errors import NotServed
-from ledger.kube.api.cluster_ports import Listed
+from ledger.kube.api.cluster_ports import Changed, Listed
 from ledger.kube.api.objects import Workload
 from ledger.log.ledger_port import Accepted
+from webhook.context.admitted_demand import Awaited
 from webhook.settlement.invalid_objects import InvalidObjects
+from webhook.settlement.observation_commands import ObservedObject
 from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.workloads.charging_modes import ChargingMode, ChargingModes
-from webhook.settlement.workloads.workload_observation import observe_workload
+from webhook.settlement.workloads.workload_observation import ObservedWorkload, observe_workload
 from webhook.settlement.workloads.workload_reconciler import WorkloadReconciler
 
 
@@ -218,6 +220,27 @@ async def test_list_is_compared_with_a_state_as_new_as_the_list():
             )
             await roots.take(Listed(9, []))
         assert world.root(WEB) is None
+
+
+async def test_claims_that_another_replica_admitted_stay_charged():
+    async with full_world() as world:
+        await reserve(world, WEB, "web-uid")
+        seen = ObservedObject(
+            f"{CLUSTER}/red", WEB, "web-uid", 9, TWO, traits=("t",), awaited=Awaited(ONE)
+        )
+        async with session_of(world, Behind(world.writer)) as session:
+            roots = WorkloadReconciler(
+                kind_named("deployments.apps"),
+                DEPLOYMENTS,
+                session=session,
+                ages=AttemptAges(),
+                invalid_objects=InvalidObjects(),
+                charging_modes=ChargingModes(world.context.policies),
+                recheck=print,
+            )
+            await roots.take(Changed(9, ObservedWorkload(seen, None)))
+            await session.commands.flush()
+        assert charged(world, WEB) == TWO
 
 
 async def test_uncharged_workload_keeps_its_traits():
