@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ledger.kube.api.objects import ApiNode, NodeCondition, NodeStatus, ObjectMeta, Pod, PodStatus
+from ledger.kube.api.objects import ApiNode, NodeCondition, NodeStatus, ObjectMeta, Pod
 from simulation.actors.admitted_writes import AdmittedWrites, now
 from simulation.model import hami_annotations, kinds
 from simulation.model.apiserver import SimulatedApiServer, counts
@@ -116,7 +116,9 @@ class Kubelets:
             self._write(pod, {PHASE: hami_annotations.SUCCESS})
             self._unlock(pod)
         elif not pod.status.phase:
-            running = msgspec.structs.replace(pod, status=PodStatus(phase="Running"))
+            running = msgspec.structs.replace(
+                pod, status=msgspec.structs.replace(pod.status, phase="Running")
+            )
             self._server.write(running, pod.metadata.version())
 
     def _unlock(self, pod: Pod) -> None:

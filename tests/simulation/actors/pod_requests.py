@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ledger.core.model.amounts import covers
-from ledger.kube.api.objects import OwnerReference, Pod, PodStatus, Resources
+from ledger.kube.api.objects import OwnerReference, Pod, Resources
 from simulation.actors.admitted_writes import (
     REFUSED_BY_OTHERS,
     AdmittedWrites,
@@ -19,7 +19,7 @@ from simulation.actors.admitted_writes import (
     WriteOutcome,
     now,
 )
-from simulation.model import kinds
+from simulation.model import kinds, resource_claims
 from simulation.model.apiserver import Conflict, Name, at, counts
 from simulation.model.operations import Create, Delete, Ending, Status, Update
 from simulation.model.settings import USERS, demand
@@ -137,7 +137,8 @@ class PodRequests:
         """Report a phase, unless the pod has already ended."""
         pod = self._server.pick(operation.pick)
         if pod is not None and counts(pod, now()):
-            reported = msgspec.structs.replace(pod, status=PodStatus(phase=operation.phase))
+            status = msgspec.structs.replace(pod.status, phase=operation.phase)
+            reported = msgspec.structs.replace(pod, status=status)
             self._server.write(reported, pod.metadata.version())
 
     async def delete(self, operation: Delete) -> None:
@@ -167,7 +168,12 @@ class PodRequests:
         reference = OwnerReference("Other", owner, owner, controller=True) if owner else None
         forged = self._victim(operation.namespace) if operation.forged else None
         pods = kinds.template(
-            operation.gpus, operation.memory, operation.app, operation.priority, operation.cores
+            operation.gpus,
+            operation.memory,
+            operation.app,
+            operation.priority,
+            operation.cores,
+            resource_claims.uses(operation.template, operation.claims),
         )
         return kinds.pod_of(pods, operation.namespace, forged or reference), forged is not None
 
@@ -215,7 +221,8 @@ class PodRequests:
             if stored is None or not counts(stored, now()) or self._is_foreign(stored):
                 return
             old = self._older(stored) if operation.stale and not number else stored
-            changed = _changed(old, memory)
+            # Kubernetes lets no client change what a pod with claims asks of cards.
+            changed = _changed(old, 0 if old.spec.resource_claims else memory)
             request = writing.request("UPDATE", changed, old, manner)
             review = await writing.reviewed(request, manner.ending)
             if review is Review.REFUSED:

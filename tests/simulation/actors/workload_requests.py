@@ -15,7 +15,7 @@ from simulation.actors.admitted_writes import (
     WriteOutcome,
     now,
 )
-from simulation.model import kinds
+from simulation.model import kinds, resource_claims
 from simulation.model.apiserver import Conflict, at
 from simulation.model.operations import (
     ChangeRoot,
@@ -171,7 +171,8 @@ class WorkloadRequests:
             labels={kinds.APP: operation.app} if operation.app else None,
             owner_references=[owner] if owner is not None else None,
         )
-        pods = kinds.template(GPUS, operation.memory, "", operation.priority)
+        claims = resource_claims.uses(operation.template)
+        pods = kinds.template(GPUS, operation.memory, "", operation.priority, claims=claims)
         spec = kinds.spec_of(resource, operation.count, pods)
         return Workload(resource.api_version, resource.kind, meta, spec), owner is not None
 
@@ -252,9 +253,9 @@ def _changed(old: Workload, operation: ChangeRoot, count: int) -> Workload:
     """Return an object as an operation would have it."""
     changed = kinds.with_count(old, count)
     if operation.memory:
-        last = kinds.templates_of(old)[-1]
-        priority = last["spec"].get("priorityClassName", "")
-        pods = kinds.template(GPUS, operation.memory, "", priority)
+        last = kinds.templates_of(old)[-1]["spec"]
+        priority, claims = last.get("priorityClassName", ""), last.get("resourceClaims")
+        pods = kinds.template(GPUS, operation.memory, "", priority, claims=claims)
         changed = kinds.with_templates(changed, pods)
     if operation.suspend is not None and old.kind == kinds.JOBS.kind:
         spec = {**(changed.spec or {}), "suspend": operation.suspend}

@@ -24,6 +24,7 @@ from ledger.log.recovery import replay
 from ledger.log.writer.exactly_once import ExactlyOnceAppender
 from ledger.log.writer.writer import Writer
 from simulation.defects.cards import DEFECTS_OF_CARDS
+from simulation.defects.claims import DEFECTS_OF_CLAIMS
 from simulation.defects.holds import DEFECTS_OF_HOLDS
 from simulation.defects.planting import Defect, Put, planting
 from simulation.defects.workloads import DEFECTS_OF_ROOTS
@@ -236,7 +237,13 @@ _OF_PODS: Final = (
     Defect("dry-run-charges", "a dry run is like the real thing", _dry_run_charges),
 )
 
-_ALL: Final = (*_OF_PODS, *DEFECTS_OF_HOLDS, *DEFECTS_OF_ROOTS, *DEFECTS_OF_CARDS)
+_ALL: Final = (
+    *_OF_PODS,
+    *DEFECTS_OF_HOLDS,
+    *DEFECTS_OF_ROOTS,
+    *DEFECTS_OF_CARDS,
+    *DEFECTS_OF_CLAIMS,
+)
 DEFECTS: Final = {defect.name: defect for defect in _ALL}
 """All of them, by name."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from ledger.kube.api.api_resources import NAMESPACES, Resource
+from ledger.kube.api.api_resources import CLAIMS, NAMESPACES, RESOURCE_SLICES, Resource
 from ledger.kube.api.cluster_ports import Changed
 from ledger.kube.api.objects import (
     ApiNode,
@@ -55,6 +55,9 @@ class Collection(Generic[T]):
             raise Conflict(f"{name} is not at version {base}")
         version = self._clock.next()
         meta = msgspec.structs.replace(item.metadata, resource_version=str(version))
+        if stored is None:
+            seconds = int(asyncio.get_running_loop().time())
+            meta = msgspec.structs.replace(meta, creation_timestamp=at(seconds))
         written = msgspec.structs.replace(item, metadata=meta)
         self.objects[name] = written
         self._tell(Changed(version, written))
@@ -108,6 +111,9 @@ class SimulatedApiServer:
     attempts `(uid, base)` that were charged, allowed, and may still be written. `lenient` are the
     namespaces whose policy ever was another than to enforce. `bindings` has the cards that were
     written by a Binding of the ledger's, `foreign` those that another writer wrote, by uid.
+    `supplies` has all ResourceSlices after each change of one. `of_pods` holds the uids of resource
+    claims that were admitted as part of their pod's charge, `apart` those of pods of which a claim
+    was not.
     """
 
     def __init__(self, name: str, on_write: Callable[[str, str], None]) -> None:
@@ -127,6 +133,9 @@ class SimulatedApiServer:
         self.lenient: set[str] = set()
         self.bindings: dict[str, list[str]] = {}
         self.foreign: dict[str, list[str]] = {}
+        self.supplies: list[tuple[dict[str, Any], ...]] = []
+        self.of_pods: set[str] = set()
+        self.apart: set[str] = set()
         self._on_write = on_write
         self._made = 0
 
@@ -182,22 +191,35 @@ class SimulatedApiServer:
         if stored is not None:
             self.quotas.remove((namespace, name), stored.metadata.uid)
 
-    def apply(self, resource: Resource, name: str, spec: dict[str, Any]) -> None:
-        """Create or change an object that no namespace has."""
+    def apply(
+        self, resource: Resource, name: str, spec: dict[str, Any], namespace: str = ""
+    ) -> None:
+        """Create or change an object without a review."""
         collection = self.others[resource.name]
-        stored = collection.objects.get(("", name))
-        meta = ObjectMeta(name=name, uid=self.fresh_uid())
+        stored = collection.objects.get((namespace, name))
+        meta = ObjectMeta(name=name, namespace=namespace, uid=self.fresh_uid())
         if stored is not None:
             meta = stored.metadata
         written = Workload(resource.api_version, resource.kind, meta, spec)
         collection.write(written, meta.version())
 
-    def drop(self, resource: Resource, name: str) -> None:
-        """Delete an object that no namespace has."""
+    def drop(self, resource: Resource, name: str, namespace: str = "") -> None:
+        """Delete an object without a review."""
         collection = self.others[resource.name]
-        stored = collection.objects.get(("", name))
+        stored = collection.objects.get((namespace, name))
         if stored is not None:
-            collection.remove(("", name), stored.metadata.uid)
+            collection.remove((namespace, name), stored.metadata.uid)
+
+    def set_slice(self, node: str, spec: dict[str, Any]) -> None:
+        """Write the ResourceSlice of a node."""
+        self.apply(RESOURCE_SLICES, node, spec)
+        slices = self.others[RESOURCE_SLICES.name].objects
+        self.supplies.append(tuple({"spec": slices[name].spec} for name in sorted(slices)))
+
+    def claims(self) -> list[Workload]:
+        """Return all resource claims, in order."""
+        objects = self.others[CLAIMS.name].objects
+        return [objects[name] for name in sorted(objects)]
 
     def label_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """Create a namespace, or give it other labels."""
@@ -234,7 +256,9 @@ class SimulatedApiServer:
         return current if current is not None and current.metadata.uid == meta.uid else None
 
     def _generated(self, resource: Resource, item: Workload) -> Workload:
-        """Return a root with the generation that counts the changes of its spec."""
+        """Return a root with the generation that counts changes of its spec; claims have none."""
+        if item.kind not in kinds.ROOT_KINDS:
+            return item
         meta = item.metadata
         stored = self.others[resource.name].objects.get((meta.namespace, meta.name))
         generation = stored.metadata.generation if stored is not None else 0

@@ -30,6 +30,10 @@ TRAININGS: Final = Resource("example.io", "v1", "trainings", "Training")
 ROOTS: Final = {resource.name: resource for resource in (DEPLOYMENTS, REPLICASETS, JOBS, TRAININGS)}
 """The kinds that make pods, by resource with the group."""
 
+ROOT_KINDS: Final = {resource.kind for resource in ROOTS.values()}
+CLAIM_KINDS: Final = {resource.kind: resource for resource in (CLAIMS, CLAIM_TEMPLATES)}
+"""The reviewed kinds of resource claims."""
+
 RESOURCES: Final = {
     **ROOTS,
     **{resource.name: resource for resource in (NAMESPACES, UNIVERSE_QUOTAS, POLICIES)},
@@ -75,19 +79,33 @@ def controller_of(resource: Resource) -> str:
     return kind.controllers[0]
 
 
-def resource_of(root: Workload) -> Resource:
-    """Return the resource of an object that makes pods."""
-    return next(resource for resource in ROOTS.values() if resource.kind == root.kind)
+def resource_of(item: Workload) -> Resource:
+    """Return the resource of an object that makes pods, or of a resource claim."""
+    if item.kind in CLAIM_KINDS:
+        return CLAIM_KINDS[item.kind]
+    return next(resource for resource in ROOTS.values() if resource.kind == item.kind)
 
 
-def template(gpus: int, memory: int, app: str, priority: str, cores: int = 0) -> Manifest:
-    """Return the template of pods with so many cards, of each so many MiB and percent."""
+def template(
+    gpus: int,
+    memory: int,
+    app: str,
+    priority: str,
+    cores: int = 0,
+    claims: list[Manifest] | None = None,
+) -> Manifest:
+    """Return the template of pods with so many cards, of each so many MiB and percent.
+
+    `claims` are the resource claims of the pods as their spec has them.
+    """
     limits = {GPU: str(gpus), MEMORY: str(memory)}
     if cores:
         limits[CORES] = str(cores)
     spec: Manifest = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
     if priority:
         spec["priorityClassName"] = priority
+    if claims:
+        spec["resourceClaims"] = claims
     return {"metadata": {"labels": {APP: app}} if app else {}, "spec": spec}
 
 

@@ -41,7 +41,8 @@ class Create(Operation, frozen=True):
 
     With `forged` it names an object that exists as its controller, which has not made it. With 100
     `cores` it wants its cards alone. With `copies`, so many pods are posted at once in its place,
-    each a copy of what a dry run showed.
+    each a copy of what a dry run showed. It uses a resource claim of `template`, and `claims` by
+    name.
     """
 
     cluster: int
@@ -61,6 +62,8 @@ class Create(Operation, frozen=True):
     forged: bool = False
     cores: int = 0
     copies: int = 0
+    template: str = ""
+    claims: tuple[str, ...] = ()
 
 
 class Update(Operation, frozen=True):
@@ -101,7 +104,8 @@ class Delete(Operation, frozen=True):
 class CreateRoot(Operation, frozen=True):
     """An object that makes `count` pods is posted; `kind` is its resource with the group.
 
-    With `forged` it names an object that exists as its controller, which has not made it.
+    With `forged` it names an object that exists as its controller, which has not made it. Its pods
+    use resource claims of `template`.
     """
 
     cluster: int
@@ -118,6 +122,7 @@ class CreateRoot(Operation, frozen=True):
     app: str = ""
     priority: str = ""
     forged: bool = False
+    template: str = ""
 
 
 class ChangeRoot(Operation, frozen=True):
@@ -332,3 +337,49 @@ class ClaimCards(Operation, frozen=True):
     pick: int
     node: int
     card: int
+
+
+class SharedCard(msgspec.Struct, frozen=True):
+    """A card that resource claims share: its MiB, and the steps in which it gives them."""
+
+    memory: int
+    step: int
+
+
+class SetSlice(Operation, frozen=True):
+    """The ResourceSlice of a node is written, with these cards."""
+
+    cluster: int
+    node: str
+    cards: tuple[SharedCard, ...]
+
+
+class SetTemplate(Operation, frozen=True):
+    """A ResourceClaimTemplate is replaced by one that asks for so many MiB; None deletes it."""
+
+    cluster: int
+    namespace: str
+    name: str
+    memory: int | None
+
+
+class CreateClaim(Operation, frozen=True):
+    """A resource claim is posted that asks for so many MiB of each of `count` cards."""
+
+    cluster: int
+    namespace: str
+    name: str
+    memory: int
+    count: int
+    ending: Ending
+    late: float = 0.0
+    retries: int = 0
+    unreviewed: bool = False
+    app: str = ""
+
+
+class DeleteClaim(Operation, frozen=True):
+    """A resource claim is deleted, which also may have been generated for a pod."""
+
+    cluster: int
+    pick: int

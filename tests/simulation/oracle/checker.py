@@ -19,20 +19,21 @@ from ledger.core.model.commands import AnyCommand
 from ledger.core.model.denials import Denial
 from ledger.core.model.events import AnyEvent, Cause, Observed, Released, Reserved, Unplaced
 from ledger.core.model.state import State
+from ledger.kube.api.api_resources import CLAIMS
 from ledger.kube.api.objects import Pod, Workload
 from ledger.log import records
-from ledger.log.ledger_port import Accepted, Ledger
+from ledger.log.ledger_port import Accepted
 from ledger.log.log_port import Lost
 from simulation.model.apiserver import SimulatedApiServer
-from simulation.model.settings import demand
+from simulation.model.resource_claims import KEYS
 from simulation.oracle import card_object_oracle, quota_object_oracle
 from simulation.oracle.card_event_oracle import Place, PlacedCards
+from simulation.oracle.claim_object_oracle import ClaimObjectOracle
 from simulation.oracle.live_pods import LivePods, is_live
 from simulation.oracle.quota_event_oracle import ALONE, QuotaEventOracle
 
 _ENTERING: Final = (Reserved, Observed)
 """Events that name the envelope that an object counts in."""
-
 
 _CARDS: Final = "card/"
 """How the names of cards' accounts begin."""
@@ -110,8 +111,13 @@ class Checker:
     def written(self, server: SimulatedApiServer, namespace: str, key: str) -> None:
         """Look at an object the moment it is written."""
         self._charged(server, namespace, key)
+        item = _stored(server, namespace, key) if key.startswith(KEYS) else None
+        owner = item.metadata.controller() if item is not None else None
+        if owner is not None:
+            self._charged(server, namespace, f"pods/{owner.name}")
         self._has_cards(server, namespace, key)
-        for problem in self._living.excess(server, namespace):
+        claims = ClaimObjectOracle(server, self._stands_alone)
+        for problem in self._living.excess(server, namespace, claims):
             self.fail("no more lives than was allowed", problem)
 
     def applied(self, replica: str, state: State) -> None:
@@ -204,7 +210,8 @@ class Checker:
                     recorded[space, key] = entry.committed.uid, entry.committed.demand
         expected: dict[tuple[str, str], tuple[str, Amounts]] = {}
         for server in servers:
-            expected |= quota_object_oracle.QuotaObjectOracle(server, now).committed(self._known)
+            oracle = quota_object_oracle.QuotaObjectOracle(server, now, self._stands_alone)
+            expected |= oracle.committed(self._known)
         return [
             *_unlike("what exists", recorded, expected),
             *_unlike("limits", self._limits(), quota_object_oracle.limits(servers)),
@@ -214,7 +221,9 @@ class Checker:
             *_unlike(
                 "used",
                 self._used_of_quotas(),
-                quota_object_oracle.used(servers, now, self._known, self._books.asked),
+                quota_object_oracle.used(
+                    servers, now, self._known, self._books.asked, self._stands_alone
+                ),
             ),
             *self._differences_of_cards(servers, now),
         ]
@@ -223,6 +232,11 @@ class Checker:
         """Return the committed amounts of the ledger at a key."""
         entry = self.state.entry(space, key)
         return entry.committed.demand if entry is not None and entry.committed else None
+
+    def _stands_alone(self, space: str, key: str, uid: str) -> bool:
+        """Return whether the ledger has an entry at a key that holds a uid."""
+        entry = self.state.entry(space, key)
+        return entry is not None and entry.holds_uid(uid)
 
     def _differences_of_cards(self, servers: list[SimulatedApiServer], now: float) -> list[str]:
         placed = self._books.cards.placed
@@ -314,12 +328,20 @@ class Checker:
                 f"{event.key} {event.uid} was not made by {event.root} and counts in it",
             )
 
+    def _needed(self, server: SimulatedApiServer, item: Pod | Workload) -> Amounts:
+        """Return the least that an admitted object has to be charged now."""
+        claims = ClaimObjectOracle(server, self._stands_alone)
+        if isinstance(item, Pod):
+            return claims.least_of_pod(item)
+        is_claim = item.kind == CLAIMS.kind
+        return claims.least(item) if is_claim else quota_object_oracle.least(server, item)
+
     def _charged(self, server: SimulatedApiServer, namespace: str, key: str) -> None:
         """An admitted and persisted object is charged, from its write on."""
         item = _stored(server, namespace, key)
         if item is None or not _must_be_charged(server, item):
             return
-        needed = demand(item) if isinstance(item, Pod) else quota_object_oracle.least(server, item)
+        needed = self._needed(server, item)
         bodies = self._books.bodies.get((f"{server.name}/{namespace}", key), {})
         charged: dict[str, int] = {}
         for (uid, _), body in bodies.items():
@@ -334,28 +356,6 @@ class Checker:
                 f"{server.name}/{namespace}/{key} {item.metadata.uid} at"
                 f" {item.metadata.resource_version} asks for {needed} and is charged {charged}",
             )
-
-
-class CheckedLedger:
-    """A ledger whose every answer is looked at."""
-
-    def __init__(self, ledger: Ledger, checker: Checker) -> None:
-        self._ledger = ledger
-        self._checker = checker
-
-    async def submit(self, command: AnyCommand, *, dry_run: bool = False) -> Accepted | Denial:
-        """Decide a command; see `ledger.log.ledger_port.Ledger`."""
-        arrived = self._checker.position
-        answer = await self._ledger.submit(command, dry_run=dry_run)
-        if dry_run:
-            self._checker.dry(command)
-        elif isinstance(answer, Accepted):
-            self._checker.accepted(command, answer)
-            if not answer.changed:
-                self._checker.idle(command, arrived)
-        elif isinstance(command, commands.Reserve):
-            self._checker.denied(command, answer, arrived)
-        return answer
 
 
 def _stored(server: SimulatedApiServer, namespace: str, key: str) -> Pod | Workload | None:

@@ -14,7 +14,7 @@ from ledger.core.model import events
 from ledger.core.model.events import AnyEvent
 from ledger.kube.api.objects import Pod
 from simulation.model.apiserver import TERMINAL, SimulatedApiServer
-from simulation.model.settings import demand
+from simulation.oracle.claim_object_oracle import ClaimObjectOracle
 
 _QUOTA: Final = "quota/"
 """How the accounts of ResourceQuotas begin: `quota/<cluster>/<namespace>/<name>`."""
@@ -43,19 +43,26 @@ class LivePods:
             if isinstance(event, events.Observed) and event.uid not in reviewed:
                 self._bypassed.add(event.namespace)
 
-    def excess(self, server: SimulatedApiServer, namespace: str) -> Iterator[str]:
+    def excess(
+        self, server: SimulatedApiServer, namespace: str, claims: ClaimObjectOracle
+    ) -> Iterator[str]:
         """Yield a sentence for every line on which more lives than it ever allowed."""
         if namespace in server.lenient or f"{server.name}/{namespace}" in self._bypassed:
             return
-        pods = [
-            pod
+        lives = [
+            claims.least_of_pod(pod)
             for (space, _), pod in server.pods.objects.items()
             if space == namespace and pod.metadata.uid in server.reviewed and is_live(pod)
+        ]
+        lives += [
+            claims.least(claim)
+            for claim in server.claims()
+            if claim.metadata.namespace == namespace and claim.metadata.uid in server.reviewed
         ]
         mine = f"{_QUOTA}{server.name}/{namespace}/"
         for account, most in self._most.items():
             for key, limit in most.items() if account.startswith(mine) else ():
-                many = sum(demand(pod).get(key.partition(".")[2], 0) for pod in pods)
+                many = sum(amounts.get(key.partition(".")[2], 0) for amounts in lives)
                 if many > limit:
                     yield f"{many} of {key} live, and {account} allowed {limit:g} at most"
 

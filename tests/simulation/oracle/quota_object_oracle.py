@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from ledger.kube.api.api_resources import NAMESPACES, POLICIES, UNIVERSE_QUOTAS
+from ledger.kube.api.api_resources import CLAIMS, NAMESPACES, POLICIES, UNIVERSE_QUOTAS
 from ledger.kube.api.objects import ObjectMeta, Pod, ResourceQuota, Workload
 from simulation.model import kinds
 from simulation.model.apiserver import SimulatedApiServer, counts
 from simulation.model.settings import demand
+from simulation.oracle.claim_object_oracle import ClaimObjectOracle, StandsAlone
 
 Amounts = dict[str, int]
 Lines = dict[tuple[str, str], int]
@@ -54,8 +55,11 @@ def is_finished(job: Workload) -> bool:
     )
 
 
-def envelope(root: Workload) -> Amounts:
-    """Return the demand of everything that a root may run at once."""
+def envelope(root: Workload, claimed: Amounts | None = None) -> Amounts:
+    """Return the demand of everything that a root may run at once.
+
+    `claimed` is the charge of each pod for its resource claim.
+    """
     spec, status = root.spec or {}, root.status or {}
     count = kinds.count_of(root)
     if root.kind == kinds.JOBS.kind:
@@ -64,7 +68,7 @@ def envelope(root: Workload) -> Amounts:
     templates = kinds.templates_of(root)
     total: Counter[str] = Counter()
     for template, pods in zip(templates, (1, count)[-len(templates) :], strict=True):
-        for resource, amount in demand(_pod_of(template)).items():
+        for resource, amount in (Counter(demand(_pod_of(template))) + Counter(claimed)).items():
             total[resource] += pods * amount
     return {resource: total[resource] for resource in sorted(total) if total[resource]}
 
@@ -78,14 +82,23 @@ def least(server: SimulatedApiServer, root: Workload) -> Amounts:
 class QuotaObjectOracle:
     """The objects of one cluster, as they are now, at virtual `seconds`."""
 
-    def __init__(self, server: SimulatedApiServer, seconds: float) -> None:
+    def __init__(
+        self, server: SimulatedApiServer, seconds: float, stands_alone: StandsAlone
+    ) -> None:
         self._server = server
+        self._claims = ClaimObjectOracle(server, stands_alone)
         self._roots = {root.metadata.uid: root for root in server.roots()}
         self._pods = [pod for pod in server.pods.objects.values() if counts(pod, seconds)]
 
     def committed(self, known: Known) -> dict[tuple[str, str], tuple[str, Amounts]]:
         """Return uid and demand of everything that is charged something, by place."""
-        charged = {self._place(pod, "pods"): (pod.metadata.uid, demand(pod)) for pod in self._pods}
+        charged = {
+            self._place(pod, "pods"): (pod.metadata.uid, self._demand(pod, known))
+            for pod in self._pods
+        }
+        for claim in self._claims.alone():
+            place = self._place(claim, CLAIMS.name)
+            charged[place] = claim.metadata.uid, self._claims.of_claim(claim, known(*place))
         for root in self._charged():
             place = self._place(root, kinds.resource_of(root).name)
             amounts = self._envelope(root, known(*place))
@@ -102,10 +115,14 @@ class QuotaObjectOracle:
         for pod in self._pods:
             root = self.root_of(pod)
             if root is not None and root.metadata.uid in charged:
-                drawn.setdefault(root.metadata.uid, Counter()).update(demand(pod))
+                drawn.setdefault(root.metadata.uid, Counter()).update(self._demand(pod, known))
             else:
-                taken = demand(pod)
+                taken = self._demand(pod, known)
                 yield ChargeUnit(self._space(pod), taken, taken, [_face(pod.metadata, pod)])
+        for claim in self._claims.alone():
+            taken = self._claims.of_claim(claim, known(*self._place(claim, CLAIMS.name)))
+            face = QuotaSubject((claim.metadata.labels or {}).get(kinds.APP, ""), "")
+            yield ChargeUnit(self._space(claim), taken, taken, [face])
         for uid, root in charged.items():
             place = self._place(root, kinds.resource_of(root).name)
             own, pods = Counter(self._envelope(root, known(*place))), drawn.get(uid, Counter())
@@ -136,14 +153,23 @@ class QuotaObjectOracle:
     def _envelope(self, root: Workload, known: Amounts | None) -> Amounts:
         """Return the charge of a root, which a status alone never raises.
 
-        A status that reported less for a while may have been observed or not.
+        A status that reported less for a while may have been observed or not. Of a change that was
+        not admitted, any part for resource claims that do not exist may be left out.
         """
         if _policy(self._server, root.metadata.namespace).get("podsOnly"):
             return {}
-        most = envelope(root)
+        most = _said(self._server, root)[-1]
         if known is None or known == most:
             return most
-        return known if known in _said(self._server, root) and _is_less(known, most) else most
+        is_possible = known in _said(self._server, root)
+        if not _template(root):
+            return known if is_possible and _is_less(known, most) else most
+        if root.metadata.uid not in self._server.reviewed:
+            is_possible |= _is_less(envelope(root), known) and _is_less(known, most)
+        return known if is_possible else most
+
+    def _demand(self, pod: Pod, known: Known) -> Amounts:
+        return self._claims.of_pod(pod, known(*self._place(pod, "pods")))
 
     def _space(self, item: Pod | Workload | ResourceQuota) -> str:
         return f"{self._server.name}/{item.metadata.namespace}"
@@ -164,11 +190,17 @@ def limits(servers: Iterable[SimulatedApiServer]) -> dict[str, Amounts]:
     return by_account
 
 
-def used(servers: list[SimulatedApiServer], seconds: float, known: Known, asked: Asked) -> Lines:
+def used(
+    servers: list[SimulatedApiServer],
+    seconds: float,
+    known: Known,
+    asked: Asked,
+    stands_alone: StandsAlone,
+) -> Lines:
     """Return the expected usage of every line of every account."""
     lines: Lines = {}
     units = {
-        server.name: list(QuotaObjectOracle(server, seconds).units(known, asked))
+        server.name: list(QuotaObjectOracle(server, seconds, stands_alone).units(known, asked))
         for server in servers
     }
     for server in servers:
@@ -204,14 +236,27 @@ def descriptions(servers: Iterable[SimulatedApiServer]) -> dict[str, str]:
 
 
 def _said(server: SimulatedApiServer, root: Workload) -> list[Amounts]:
-    """Return the envelopes of the statuses of a root's present spec, the last one last."""
+    """Return the envelopes of the statuses of a root's present spec, the last one last.
+
+    Each has one for everything that the template of resource claims may ever have meant.
+    """
     meta = root.metadata
+    possible = ClaimObjectOracle(server, lambda *_: False).of_template(
+        meta.namespace, _template(root), meta.uid
+    )
     return [
-        envelope(change.object)
+        envelope(change.object, claimed)
         for change in server.others[kinds.resource_of(root).name].history
         if change.object.metadata.uid == meta.uid
         and change.object.metadata.generation == meta.generation
+        for claimed in possible
     ]
+
+
+def _template(root: Workload) -> str:
+    """Return the template of the resource claims of a root's pods, empty for none."""
+    uses = kinds.templates_of(root)[-1]["spec"].get("resourceClaims") or ()
+    return next((str(use["resourceClaimTemplateName"]) for use in uses), "")
 
 
 def _add_up(lines: Lines, account: str, hard: Any, counted: list[ChargeUnit]) -> None:

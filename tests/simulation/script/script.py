@@ -16,6 +16,7 @@ from simulation.model import operations
 from simulation.model.operations import Operation
 from simulation.model.settings import CLUSTERS
 from simulation.script.card_author import CardAuthor
+from simulation.script.claim_author import ClaimAuthor
 from simulation.script.operations_author import NAMESPACES, QUOTAS, OperationsAuthor
 
 REPLICAS_MAX: Final = 3
@@ -31,6 +32,10 @@ CARD_SEEDS: Final = range(3, 2**63, 8)
 """The seeds in which pods are placed on cards."""
 
 
+CLAIM_SEEDS: Final = range(5, 2**63, 8)
+"""The seeds in which there are resource claims."""
+
+
 REPLICAS_LEAST: Final = 2
 """Fewer replicas than these do not meet on one card."""
 
@@ -44,8 +49,8 @@ class Script(msgspec.Struct, frozen=True):
 
     Replicas take turns in serving the clusters. Settlement lists everything again after `recount`
     seconds. `schedulers` has the verb by which each finds nodes; without any, nothing is placed.
-    `binding_trouble` and `label_trouble` are the shares of Bindings and of labels on pods that
-    something happens to.
+    With `has_claims` there are controllers of resource claims. `binding_trouble` and
+    `label_trouble` are the shares of Bindings and of labels on pods that something happens to.
     """
 
     seed: int
@@ -55,6 +60,7 @@ class Script(msgspec.Struct, frozen=True):
     recount: float
     cut_tail: bool = False
     schedulers: tuple[str, ...] = ()
+    has_claims: bool = False
     binding_trouble: float = 0.0
     label_trouble: float = 0.0
 
@@ -62,7 +68,25 @@ class Script(msgspec.Struct, frozen=True):
 def write(seed: int) -> Script:
     """Return the script of a seed."""
     plan = _ScriptWriter(seed).script()
+    if seed in CLAIM_SEEDS:
+        return _with_claims(plan)
     return _with_cards(plan) if seed in CARD_SEEDS else plan
+
+
+def _with_claims(plan: Script) -> Script:
+    """Return a script in which there are resource claims, too, and devices for them."""
+    source = random.Random(f"claims {plan.seed}")
+    author = ClaimAuthor(source, plan.clusters, plan.replicas)
+    return _joined(msgspec.structs.replace(plan, has_claims=True), author, source)
+
+
+def _joined(plan: Script, author: CardAuthor | ClaimAuthor, source: random.Random) -> Script:
+    """Return a script with operations of an author among those that it has."""
+    last = max((operation.at for operation in plan.operations), default=0.0)
+    made = [*plan.operations, *author.begin()]
+    made += [author.operation(1.0 + source.random() * last) for _ in range(source.randint(15, 50))]
+    made.sort(key=lambda operation: operation.at)
+    return msgspec.structs.replace(plan, operations=tuple(made))
 
 
 def _with_cards(plan: Script) -> Script:
@@ -70,13 +94,8 @@ def _with_cards(plan: Script) -> Script:
     source = random.Random(f"cards {plan.seed}")
     replicas = max(REPLICAS_LEAST, plan.replicas)
     author = CardAuthor(source, plan.clusters, replicas)
-    last = max((operation.at for operation in plan.operations), default=0.0)
-    made = [*plan.operations, *author.begin()]
-    made += [author.operation(1.0 + source.random() * last) for _ in range(source.randint(15, 50))]
-    made.sort(key=lambda operation: operation.at)
     return msgspec.structs.replace(
-        plan,
-        operations=tuple(made),
+        _joined(plan, author, source),
         replicas=replicas,
         schedulers=_verbs(plan.seed, source.choice((1, 2, 2))),
         binding_trouble=source.choice((0.0, 0.1, 0.4, 0.7)),

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ledger.kube.api.api_resources import NAMESPACES, POLICIES, Resource
+from ledger.kube.api.api_resources import NAMESPACES, PODS, POLICIES, Resource
 from ledger.kube.api.cluster_errors import ClusterUnavailable, NotFound, VersionConflict
 from ledger.kube.api.cluster_ports import Change, Changed, Interrupted, Listed, PodEvent, Reached
 from ledger.kube.api.objects import Pod, Quantities, ResourceQuota, ResourceQuotaStatus, Workload
@@ -78,7 +78,7 @@ class ClusterClient:
     async def get_object(self, resource: Resource, namespace: str, name: str) -> Workload | None:
         """Read an object as of some moment during the call. Raises Unavailable."""
         await asyncio.sleep(self._source.random() * self.list_seconds)
-        stored = self._server.others[resource.name].objects.get((namespace, name))
+        stored = self._stored(resource, namespace, name)
         await asyncio.sleep(self._source.random() * self.list_seconds)
         if self._happens(self.lists_failing):
             raise ClusterUnavailable("the read timed out")
@@ -160,6 +160,15 @@ class ClusterClient:
     async def create_event(self, event: PodEvent) -> None:
         """Take an event and discard it."""
         del event
+
+    def _stored(self, resource: Resource, namespace: str, name: str) -> Workload | None:
+        if resource != PODS:
+            return self._server.others[resource.name].objects.get((namespace, name))
+        pod = self._server.pods.objects.get((namespace, name))
+        if pod is None:
+            return None
+        spec, status = (msgspec.to_builtins(part) for part in (pod.spec, pod.status))
+        return Workload(PODS.api_version, PODS.kind, pod.metadata, spec, status)
 
     async def _list(self, collection: Collection[T], namespace: str) -> Listed[T]:
         await asyncio.sleep(self._source.random() * self.list_seconds)

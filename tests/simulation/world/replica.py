@@ -37,7 +37,8 @@ from simulation.model.apiserver import EPOCH
 from simulation.model.kinds import catalog
 from simulation.model.settings import CLUSTERS, OWNER_HOLDS_MAX, RULES, SETTLE_SECONDS
 from simulation.oracle.checked_extender import CheckedExtender
-from simulation.oracle.checker import CheckedLedger, Checker
+from simulation.oracle.checked_ledger import CheckedLedger
+from simulation.oracle.checker import Checker
 from simulation.script.script import Script
 from simulation.world.card_cluster_client import CardClusterClient
 from simulation.world.simulated_extender import SimulatedExtender

@@ -8,6 +8,8 @@ from ledger.kube.api.api_resources import POLICIES, UNIVERSE_QUOTAS
 from simulation.actors.admission import Admission
 from simulation.actors.admitted_writes import AdmittedWrites
 from simulation.actors.card_claims import CardClaims
+from simulation.actors.claim_controllers import ClaimControllers
+from simulation.actors.claim_requests import ClaimRequests
 from simulation.actors.controllers import Controllers
 from simulation.actors.kubelets import Kubelets
 from simulation.actors.pod_requests import PodRequests
@@ -47,6 +49,8 @@ class SimulatedCluster:
         self._roots = WorkloadRequests(writing)
         self.controllers = Controllers(writing, self._pods, self._roots)
         self.kubelets = Kubelets(writing)
+        self._claims = ClaimRequests(writing)
+        self.claim_controllers = ClaimControllers(writing, self._claims)
         self.schedulers: list[Scheduler] = []
         self._writing = writing
         self._room = CardClaims(writing, self.kubelets, self.replicas)
@@ -63,7 +67,7 @@ class SimulatedCluster:
 
     def stop(self) -> None:
         """Have nothing made and nothing bound any more."""
-        self.controllers.working = False
+        self.controllers.working = self.claim_controllers.working = False
         for scheduler in self.schedulers:
             scheduler.working = False
 
@@ -88,6 +92,8 @@ class SimulatedCluster:
                 self._roots.progress(operation)
             case operations.ClaimCards():
                 await self._room.keep(operation)
+            case operations.CreateClaim():
+                await self._claims.create(operation)
             case _:
                 self._define(operation)
 
@@ -120,6 +126,12 @@ class SimulatedCluster:
                 self.kubelets.place_elsewise(operation)
             case operations.Annotate():
                 self.kubelets.annotate(operation)
+            case operations.DeleteClaim():
+                self._claims.delete(operation)
+            case operations.SetTemplate():
+                self._claims.set_template(operation)
+            case operations.SetSlice():
+                self._claims.set_slice(operation)
             case _:
                 raise TypeError(f"nobody does {operation}")
 

@@ -102,6 +102,8 @@ class World:
         """Yield everything in the clusters that acts by itself."""
         for place in self._places:
             yield place.controllers
+            if self._plan.has_claims:
+                yield place.claim_controllers
             if self._plan.schedulers:
                 yield place.kubelets
                 yield from place.schedulers
