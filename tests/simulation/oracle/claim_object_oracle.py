@@ -87,6 +87,20 @@ class ClaimObjectOracle:
             or with_pod.get((claim.metadata.namespace, claim.metadata.name)) != _owner(claim)
         ]
 
+    def of_root(self, namespace: str, template: str, uid: str) -> list[Amounts]:
+        """Return the amounts by which an envelope may count each pod, latest last.
+
+        What an allocation saves lowers the envelope, and stays saved.
+        """
+        history = self._server.others[KEYS[:-1]].history
+        given = (
+            resource_claims.allocated(change.object)
+            for change in history
+            if change.object.metadata.namespace == namespace and _owner(change.object)
+        )
+        saved = [amounts for amounts in given if amounts is not None]
+        return [*saved, *self.of_template(namespace, template, uid)]
+
     def of_template(self, namespace: str, name: str, uid: str) -> list[Amounts]:
         """Return the amounts of all versions of a template for an object with a uid, latest last.
 

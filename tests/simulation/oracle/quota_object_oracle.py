@@ -153,20 +153,18 @@ class QuotaObjectOracle:
     def _envelope(self, root: Workload, known: Amounts | None) -> Amounts:
         """Return the charge of a root, which a status alone never raises.
 
-        A status that reported less for a while may have been observed or not. Of a change that was
-        not admitted, any part for resource claims that do not exist may be left out.
+        A status that reported less for a while may have been observed or not. With resource claims,
+        templates, devices and allocations may have lowered a part of it at any time.
         """
         if _policy(self._server, root.metadata.namespace).get("podsOnly"):
             return {}
-        most = _said(self._server, root)[-1]
+        said = _said(self._server, root)
+        most = said[-1]
         if known is None or known == most:
             return most
-        is_possible = known in _said(self._server, root)
-        if not _template(root):
-            return known if is_possible and _is_less(known, most) else most
-        if root.metadata.uid not in self._server.reviewed:
-            is_possible |= _is_less(envelope(root), known) and _is_less(known, most)
-        return known if is_possible else most
+        if _template(root):
+            return known if _is_between(said, known) else most
+        return known if known in said and _is_less(known, most) else most
 
     def _demand(self, pod: Pod, known: Known) -> Amounts:
         return self._claims.of_pod(pod, known(*self._place(pod, "pods")))
@@ -241,9 +239,10 @@ def _said(server: SimulatedApiServer, root: Workload) -> list[Amounts]:
     Each has one for everything that the template of resource claims may ever have meant.
     """
     meta = root.metadata
-    possible = ClaimObjectOracle(server, lambda *_: False).of_template(
-        meta.namespace, _template(root), meta.uid
-    )
+    possible: list[Amounts] = [{}]
+    if _template(root):
+        claims = ClaimObjectOracle(server, lambda *_: False)
+        possible = claims.of_root(meta.namespace, _template(root), meta.uid)
     return [
         envelope(change.object, claimed)
         for change in server.others[kinds.resource_of(root).name].history
@@ -318,6 +317,17 @@ def _labels(namespace: Workload) -> dict[str, str]:
 
 def _hard(hard: Any) -> Amounts:
     return {key: int(str(text).replace(*_THOUSAND)) for key, text in hard.items()}
+
+
+def _is_between(said: list[Amounts], known: Amounts) -> bool:
+    """Return whether each known amount lies between the least and the most that was possible."""
+    names = {resource for amounts in (known, *said) for resource in amounts}
+    return all(
+        min(amounts.get(name, 0) for amounts in said)
+        <= known.get(name, 0)
+        <= max(amounts.get(name, 0) for amounts in said)
+        for name in names
+    )
 
 
 def _is_less(left: Amounts, right: Amounts) -> bool:
