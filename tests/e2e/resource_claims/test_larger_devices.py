@@ -67,6 +67,18 @@ async def test_resource_of_a_class_is_charged_in_the_claim_of_the_scheduler(
     assert await team.listed("ResourceClaim") == []
 
 
+async def test_privileged_pod_gets_no_claim_for_the_resource_of_a_class(team: ClaimTeam) -> None:
+    await team.open(memory=WHOLE_MIB, cards=10, cores=1000)
+    pod = pod_with("a")
+    asked = {"limits": {f"deviceclass.resource.kubernetes.io/{WHOLE}": "1"}}
+    privileged = {"securityContext": {"privileged": True}}
+    pod["spec"]["containers"][0] |= {"resources": asked, **privileged}
+    await team.make(pod)
+    assert "pod a: container main is privileged" in await refusal(team)
+    assert await team.listed("ResourceClaim") == []
+    await team.remove("Pod", "a")
+
+
 async def test_larger_allocation_of_an_extended_resource_is_refused(team: ClaimTeam) -> None:
     await team.open(memory=WHOLE_MIB - 1, cards=10, cores=1000)
     pod = pod_with("a")

@@ -32,6 +32,7 @@ SMALL_BOUND: Final = 10_240
 """MiB of an A100; an H100 gives 8,192."""
 SMALL_CONSUMED: Final = 8_192
 PLENTY: Final = 1_000_000
+STRATEGIC: Final = {"Content-Type": "application/strategic-merge-patch+json"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -135,3 +136,36 @@ async def test_scale_without_a_review_is_charged_when_the_service_is_back(
         await team.charge_is(memory=8 * SMALL_BOUND)
         assert len(await team.listed("Pod")) == 3
     await team.remove("Deployment", "by-claim", "plain")
+
+
+async def test_no_privileged_container_runs_beside_a_claim(team: ClaimTeam) -> None:
+    await team.open(memory=PLENTY)
+    privileged = {"securityContext": {"privileged": True}}
+    late, plain = pod_with("late", templates=("later",)), pod_with("plain", templates=("part",))
+    early = pod_with("early", templates=("part",))
+    web = deployment_with("web", 1, templates=("part",))
+    for spec in (late["spec"], early["spec"], web["spec"]["template"]["spec"]):
+        spec["containers"][0] |= privileged
+    await team.make(template("part", exactly(memory=SMALL)), plain, late)
+    await team.refused(early, "PrivilegedContainer", "beside resource claim t0")
+    await team.refused(web, "PrivilegedContainer")
+
+    path = f"{team.place('Pod', 'plain')}/ephemeralcontainers"
+    shell = {"name": "shell", "image": "i", **privileged}
+    change = {"spec": {"ephemeralContainers": [shell]}}
+    answer = await team.cluster.ask("PATCH", path, change, headers=STRATEGIC)
+    assert answer.status == 403, answer
+    assert "PrivilegedContainer" in answer.message, answer.message
+
+    await team.make(template("later", exactly(memory=SMALL)))
+    events = f"/api/v1/namespaces/{team.namespace}/events"
+
+    async def refusals() -> list[str]:
+        return [each["message"] for each in await team.cluster.items(events)]
+
+    await team.until(
+        refusals,
+        lambda seen: any("pod late: container main is privileged" in text for text in seen),
+        "the controller reports that the claim was refused",
+    )
+    await team.remove("Pod", "plain", "late")
