@@ -115,7 +115,7 @@ class _Reading:
         self.assumed: set[str] = set()
         self.unresolved = False
         self.warnings: dict[str, None] = {}
-        self.unmapped: dict[str, None] = {}
+        self.unmapped: dict[Unmapped, None] = {}
         self._bounds: dict[object, DeviceBound] = {}
         self._unread = READ_MAX  # characters of selectors that may still be read
 
@@ -149,9 +149,8 @@ class _Reading:
             return {}  # its allocation is recorded, and not charged
         mapped = self.world.mapped(form.device_class_name)
         if isinstance(mapped, Unmapped):
-            self.unmapped[mapped.name] = None
+            self.unmapped[mapped] = None
             self.unresolved = True
-            self._warn(f"the device class {shown(mapped.name)} {mapped.why}")
         if not isinstance(mapped, MappedClass):
             return {}
         return self._mapped(form, mapped, asked, field, name, spare)
@@ -254,10 +253,12 @@ class _Reading:
 
 def _over_all(name: str, count: int, fitting: Iterable[tuple[DriverMapping, DeviceBound]]) -> str:
     """Return the warning that a request counts over more devices than it may select."""
-    drivers = " and ".join(f"{len(each.candidates)} of {driver.driver}" for driver, each in fitting)
+    kinds = sum(len(each.candidates) for _, each in fitting)
+    drivers = " and ".join(driver.driver for driver, _ in fitting)
+    devices = "device of the largest" if count == 1 else "devices, each of the largest"
     return (
-        f"the request {shown(name)} counts as {count} times the largest of {drivers} by kinds of"
-        " devices, because not all selectors are evaluated"
+        f"not all selectors are evaluated, so the request {shown(name)} counts as {count} {devices}"
+        f" of {kinds} kinds of {drivers}"
     )
 
 

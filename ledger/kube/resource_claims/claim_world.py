@@ -31,7 +31,7 @@ class ClaimBound(msgspec.Struct, frozen=True):
 
     demand: Demand
     warnings: tuple[str, ...] = ()
-    unmapped: tuple[str, ...] = ()
+    unmapped: tuple[Unmapped, ...] = ()
 
 
 class ClaimWorld(msgspec.Struct, frozen=True, kw_only=True, dict=True):

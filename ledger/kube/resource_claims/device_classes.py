@@ -96,6 +96,7 @@ class Unmapped(msgspec.Struct, frozen=True):
 
     name: str
     why: str
+    exists: bool = True
 
 
 class ClassMapping(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -127,7 +128,7 @@ class ClassMapping(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if name in self.other_classes:
             return NOT_A_GPU
         if device_class is None:
-            return Unmapped(name, "does not exist")
+            return Unmapped(name, "does not exist", exists=False)
         condition = condition_of(device_class.spec.selectors)
         entry = self.by_class.get(name)
         if entry is not None:

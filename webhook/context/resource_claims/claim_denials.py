@@ -1,14 +1,22 @@
 """Claim denials: refusals of pods, workloads and claims for their resource claims."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from ledger.core.model.denials import Denial, Reason
 from ledger.kube.api.quoting import shown
+from ledger.kube.resource_claims.device_classes import Unmapped
 
 _DETAIL_MAX: Final = 200
 _NAMES_MAX: Final = 3
+
+_TO_EXIST: Final = "Create this DeviceClass, or name one that exists"
+_TO_MAP: Final = (
+    "Name a class that is mapped. An operator maps it in device_classes_file, lists it in"
+    " other_device_classes if it selects no GPUs, or sets unmappedDeviceClasses to warn"
+)
 
 
 def claim_field(number: int) -> str:
@@ -66,27 +74,25 @@ def missing_template_denial(number: int, name: str) -> Denial:
     )
 
 
-def unmapped_denial(field: str, names: tuple[str, ...]) -> Denial:
+def unmapped_denial(field: str, classes: Sequence[Unmapped]) -> Denial:
     """Return the denial of a claim whose classes may select GPUs and cannot be charged."""
     return Denial(
         Reason.UNMAPPED_DEVICE_CLASS,
-        unmapped_message(names),
+        unmapped_message(classes),
         transient=False,
-        remedy="Name a class that is mapped. An operator maps it in device_classes_file, lists it"
-        " in other_device_classes if it selects no GPUs, or sets unmappedDeviceClasses to warn",
+        remedy=_TO_MAP if classes[0].exists else _TO_EXIST,
         field=field,
-        value=shown(names[0]),
+        value=shown(classes[0].name),
     )
 
 
-def unmapped_message(names: tuple[str, ...]) -> str:
+def unmapped_message(classes: Sequence[Unmapped]) -> str:
     """Return the sentence about classes that cannot be charged, without a full stop."""
-    first = ", ".join(shown(name) for name in names[:_NAMES_MAX])
-    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
-    return (
-        f"DeviceClass {first}{more} does not exist, or may select GPUs and is not mapped, so its"
-        " devices cannot be charged"
-    )
+    first, *others = classes
+    named = ", ".join(shown(each.name) for each in others[:_NAMES_MAX])
+    more = f" and {len(others) - _NAMES_MAX} more" if len(others) > _NAMES_MAX else ""
+    also = f"; nor can those of {named}{more}" if others else ""
+    return f"DeviceClass {shown(first.name)} {first.why}, so its devices cannot be charged{also}"
 
 
 def other_pod_denial(number: int, name: str, owner: str) -> Denial:

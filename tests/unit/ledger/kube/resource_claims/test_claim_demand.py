@@ -28,6 +28,7 @@ from ledger.kube.requests.demand_rules import CardSize, DemandRules
 from ledger.kube.requests.gpu_type_annotation import parse_types
 from ledger.kube.resource_claims import claim_demand
 from ledger.kube.resource_claims.claim_demand import ClaimBound, ClaimWorld, bound_of
+from ledger.kube.resource_claims.device_classes import Unmapped
 from ledger.kube.resource_claims.dra_objects import ResourceSlice
 from ledger.kube.resource_claims.selector_conditions import READ_MAX
 from ledger.kube.vendors.vendors import BUILT_IN, NVIDIA
@@ -239,12 +240,12 @@ def test_classes_decide_what_is_charged() -> None:
     made = world(N1, classes=classes)
     assert bound(asking("nic", count=9), within=made) == ClaimBound(bound(within=made).demand)
     result = bound(asking("open"), [asking("nic"), asking("gone")], within=made)
-    assert result.unmapped == ("open", "gone")
-    assert result.demand.amounts == {}
-    assert result.warnings == (
-        "the device class open does not name its driver by device.driver == '…'",
-        "the device class gone does not exist",
+    assert result.unmapped == (
+        Unmapped("open", "does not name its driver by device.driver == '…'"),
+        Unmapped("gone", "does not exist", exists=False),
     )
+    assert result.demand.amounts == {}
+    assert result.warnings == ()
     other = bound(asking("amd"), within=made)
     assert other.demand.amounts == {}
     assert "the vendor amd, which are not charged" in other.warnings[0]
@@ -253,7 +254,7 @@ def test_classes_decide_what_is_charged() -> None:
 def test_a_bound_of_many_long_names_stays_small() -> None:
     forms = [[asking(f"{place}{number}" + "x" * 250) for place in range(8)] for number in range(32)]
     result = bound(*forms)
-    assert len(result.unmapped) == len(result.warnings) == claim_demand.NAMED_MAX
+    assert len(result.unmapped) == claim_demand.NAMED_MAX
     assert len(str(result)) < 8_000
 
 
@@ -272,9 +273,10 @@ def test_selectors_of_a_request_narrow_its_candidates() -> None:
     assert amounts(narrow) == (1, GIB, 10)
     open_ = asking("gpu", selectors=[{"cel": {"expression": "device.capacity.size() > 3"}}])
     assert amounts(open_) == (1, 48 * GIB, 100)
-    warnings = bound(open_).warnings
-    assert len(warnings) == 1
-    assert "not all selectors are evaluated" in warnings[0]
+    assert bound(open_).warnings == (
+        "not all selectors are evaluated, so the request r0 counts as 1 device of the largest of 4"
+        f" kinds of {DRIVER}",
+    )
     assert not bound(narrow).warnings
     alone = world(resource_slice(whole_card("w", "70Gi")))
     assert not bound(open_, within=alone).warnings

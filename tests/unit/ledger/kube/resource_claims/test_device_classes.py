@@ -64,7 +64,7 @@ def test_a_class_that_may_select_gpus_is_unmapped(expressions: tuple[str, ...], 
 
 
 def test_a_missing_class_is_unmapped() -> None:
-    assert BUILT_IN.of(None, "k") == Unmapped("k", "does not exist")
+    assert BUILT_IN.of(None, "k") == Unmapped("k", "does not exist", exists=False)
 
 
 def test_an_extended_resource_of_a_vendor_maps_the_class() -> None:
