@@ -65,14 +65,17 @@ class CheckedExtender:
         if pod is None or position >= len(self._checker.cards):
             return answer
         cluster, meta = self._extender.inventory.cluster, pod.metadata
+        place = f"{cluster}/{meta.namespace}", f"pods/{meta.name}"
         # A writer decides ahead of its log. The oracle checks this placement with its event.
-        held = self._view.state.cards_held(
-            f"{cluster}/{meta.namespace}", f"pods/{meta.name}", meta.uid
-        )
+        held = self._view.state.cards_held(*place, meta.uid)
+        books = self._checker.cards[position]
+        standing = books.placed.get(place)
+        if held is None and standing is not None and standing.uid == meta.uid:
+            return answer  # the cards of the pod are being given back
         for node in answer.node_names or ():
             if held is not None and held.node == f"{cluster}/{node}":
                 continue
-            for problem in unfit(self._checker.cards[position], pod, cluster, node):
+            for problem in unfit(books, pod, cluster, node):
                 self._checker.fail(RULE, f"{verb} at {position} returns {node}: {problem}")
         return answer
 

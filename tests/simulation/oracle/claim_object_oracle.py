@@ -90,7 +90,7 @@ class ClaimObjectOracle:
     def of_root(self, namespace: str, template: str, uid: str) -> list[Amounts]:
         """Return the amounts by which an envelope may count each pod, latest last.
 
-        What an allocation saves lowers the envelope, and stays saved.
+        The envelope is lowered by the part that an allocation saves, which stays saved.
         """
         history = self._server.others[KEYS[:-1]].history
         given = (
