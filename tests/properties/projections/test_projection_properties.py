@@ -11,7 +11,14 @@ from typing import NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.generators.placement_records import placement_payloads
-from support.harness.projection_harness import digest_of, log_of, project, random_payloads, viewing
+from support.harness.projection_harness import (
+    allocated_payloads,
+    digest_of,
+    log_of,
+    project,
+    random_payloads,
+    viewing,
+)
 
 from ledger.core import snapshot_format
 from ledger.core.model import accounts
@@ -28,7 +35,7 @@ from projections.queries.quota_usage import usage
 from projections.queries.universe_shares import UsageBreakdown, UsageShare, shares
 
 SEEDS = st.integers(0, 2**32)
-SOURCES = st.sampled_from((random_payloads, placement_payloads))
+SOURCES = st.sampled_from((random_payloads, placement_payloads, allocated_payloads))
 COMMANDS = 150
 AT_ONCE = st.sampled_from((1, 7, 60, EVENTS_PER_TRANSACTION))
 """Events of a transaction: rows close in the one that opened them, or in a later one."""
@@ -191,6 +198,8 @@ def holds_of(state: State) -> set[tuple[str, str, int]]:
 @given(SEEDS, SOURCES, AT_ONCE, st.booleans())
 # A pod leaves its root, whose envelope is asked for no more.
 @example(163, random_payloads, 7, False)
+# Devices of pods lower the envelope of their root, which no event of the record names.
+@example(1, allocated_payloads, 7, False)
 @settings(max_examples=25)
 async def test_every_position_reads_as_the_state_was(
     seed: int, make: Source, at_once: int, is_rebuilt: bool

@@ -1,11 +1,12 @@
 """Projection harness: a log from payloads, a projection from a log, and views at a position."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import patch
 
 from support.builders.decide_and_fold import record
+from support.generators.allocated_workloads import allocated_workloads
 from support.generators.random_commands import CLUSTER, random_commands
 
 from ledger.core.model import commands
@@ -29,8 +30,17 @@ def log_of(payloads: Sequence[bytes]) -> MemoryLog:
 
 def random_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
     """Return the records of random commands, one second apart, several commands in each."""
+    return _payloads(seed, random_commands(seed, count), group)
+
+
+def allocated_payloads(seed: int, count: int, *, group: int = 3) -> list[bytes]:
+    """Return the records of commands about a root whose pods have devices."""
+    return _payloads(seed, allocated_workloads(seed, count), group)
+
+
+def _payloads(seed: int, several: Iterable[commands.AnyCommand], group: int) -> list[bytes]:
     state, payloads = State(), list[bytes]()
-    made = [commands.RegisterCluster(CLUSTER, f"uid-{seed}"), *random_commands(seed, count)]
+    made = [commands.RegisterCluster(CLUSTER, f"uid-{seed}"), *several]
     for start in range(0, len(made), group):
         time = START + len(payloads) * SECOND
         payload = record(state, made[start : start + group], time=time)
