@@ -116,7 +116,7 @@ def _raised(hold: Hold, command: commands.Reserve) -> events.Raised:
 
 def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denial | None:
     """Return a denial when any line has no room for the amounts that an attempt adds."""
-    short = _short(state, space, _with_savings(space, command))
+    short = _short(state, space, command)
     if not short:
         return None
 
@@ -124,7 +124,7 @@ def _no_room(state: State, space: Namespace, command: commands.Reserve) -> Denia
         tried = _standing(where, msgspec.structs.replace(command, demand=demand))
         return {
             shortfall.line: room_check.over_by(state, shortfall)
-            for shortfall in _short(state, where, _with_savings(where, tried))
+            for shortfall in _short(state, where, tried)
         }
 
     return no_room_denial.no_room(state, space, short, command, lacking)
@@ -135,6 +135,7 @@ def _short(state: State, space: Namespace, command: commands.Reserve) -> list[Sh
     entry = space.entries.get(command.key)
     if entry is not None and _already_settled(entry, command) is not None:
         return []
+    command = _with_savings(space, command)
     hold = None if entry is None else _hold_of(entry, command)
     # A hold is raised also without a demand, because quotas may select its new traits.
     if hold is None and not command.demand:

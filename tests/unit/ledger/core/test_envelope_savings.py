@@ -110,6 +110,15 @@ def test_an_update_reserves_what_it_adds(settled: State) -> None:
     assert settled.used == [5 * CONSUMED]
 
 
+def test_an_update_within_the_saved_room_needs_room(settled: State) -> None:
+    others = Reserve(TEAM, "pods/other", "other", {MEMORY: 50 - PODS * CONSUMED})
+    assert told(settled, others) == ["Reserved"]
+    refused = decide(settled, update(30, PODS * BOUND + 4))
+    assert isinstance(refused, Denial)
+    assert "would need 36" in refused.message
+    assert told(settled, update(30, PODS * BOUND)) == []
+
+
 def test_a_reduction_keeps_no_more_than_the_new_envelope(settled: State) -> None:
     assert told(settled, root(30, 3 * BOUND, generation=2)) == ["Committed"]
     assert settled.used == [32]
