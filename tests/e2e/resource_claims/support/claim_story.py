@@ -42,6 +42,8 @@ class ClaimStory:
         await self._allocation()
         await self._named_claim()
         await self._release()
+        await self._deployment()
+        await self._record()
         self.teller.closing(f"All {self.teller.claims} claims held.")
 
     async def _supply(self) -> None:
@@ -53,7 +55,7 @@ class ClaimStory:
                     if memory:
                         policy = memory.get("requestPolicy", {}).get("validRange", {})
                         steps = f", in steps of {policy['step']}" if policy else ", undivided"
-                        where = f"{each['spec']['nodeName']:10}  {each['spec']['driver']:28}"
+                        where = f"{each['spec']['nodeName']:10}  {each['spec']['driver']:29}"
                         teller.line(f"{where}  {device['name']:6}  {memory['value']}{steps}")
             names = [
                 each["metadata"]["name"] for each in await cluster.items(f"{API}/deviceclasses")
@@ -125,6 +127,33 @@ class ClaimStory:
             await team.remove("ResourceClaim", "own")
             await team.charge_is(memory=0, cards=0, cores=0)
             teller.claim("everything is released")
+
+    async def _deployment(self) -> None:
+        teller, team = self.teller, self.team
+        with teller.step("Write the Deployment with 3 pods, which fit"):
+            teller.command("kubectl create -f deployment.yaml    # 3 pods of this template")
+            with team.yard.paused_controllers():
+                await team.make(deployment_with("web", 3, templates=("part",), on=ON_H100))
+                await team.charge_is(memory=3 * BOUND_MIB, cards=3, cores=3 * CORES)
+            teller.claim(f"without a pod yet, it is charged {3 * BOUND_MIB:,} MiB, three bounds")
+            await team.allocated(3)
+            await team.charge_is(memory=3 * CONSUMED_MIB, cards=3, cores=3 * CORES)
+            teller.claim(
+                f"its pods are allocated, and the charge falls to {3 * CONSUMED_MIB:,} MiB"
+            )
+        with teller.step("Scale it to 4 pods, then delete it"):
+            teller.command("kubectl scale deployment web --replicas=4")
+            scaled = await team.scale("web", 4)
+            assert scaled.status == 403, scaled
+            assert str(3 * CONSUMED_MIB + BOUND_MIB) in scaled.message, scaled.message
+            teller.block(scaled.message)
+            teller.claim("the 4th pod would need its bound beside what the others consume")
+            await team.remove("Deployment", "web")
+            await team.charge_is(memory=0, cards=0, cores=0)
+            teller.claim("everything is released again")
+
+    async def _record(self) -> None:
+        teller, team = self.teller, self.team
         with teller.step("Read what the ledger has of all this"):
             events = await eventually(
                 lambda: team.service.events(team.namespace),
