@@ -176,7 +176,8 @@ class PodReconciler:
         promised = with_promised_demand(session.view.state, seen)
         entry = session.entry(seen.namespace, seen.key)
         charge = entry.charge if entry is not None else {}
-        is_lowered = seen.awaited.lowers(promised.demand, seen.demand)
+        is_sent = command_if_changed(entry, promised, WATCHED) is not None
+        is_lowered = is_sent and not amounts.covers(promised.demand, seen.demand)
         if not seen.gated and (is_lowered or not amounts.covers(charge, promised.demand)):
             await session.catch_up()
             promised = with_promised_demand(session.view.state, self._with_claims(pod, root))

@@ -90,7 +90,8 @@ class ClaimObjectOracle:
     def of_root(self, namespace: str, template: str, uid: str) -> list[Amounts]:
         """Return the amounts by which an envelope may count each pod, latest last.
 
-        The envelope is lowered by the part that an allocation saves, which stays saved.
+        The envelope is lowered by the part that an allocation saves, which stays saved. Where the
+        bound changes, any part may be missing, because it was saved of an earlier bound.
         """
         history = self._server.others[KEYS[:-1]].history
         given = (
@@ -99,7 +100,9 @@ class ClaimObjectOracle:
             if change.object.metadata.namespace == namespace and _owner(change.object)
         )
         saved = [amounts for amounts in given if amounts is not None]
-        return [*saved, *self.of_template(namespace, template, uid)]
+        bounds = self.of_template(namespace, template, uid)
+        is_changing = saved and any(bound != bounds[0] for bound in bounds)
+        return [*([{}] if is_changing else []), *saved, *bounds]
 
     def of_template(self, namespace: str, name: str, uid: str) -> list[Amounts]:
         """Return the amounts of all versions of a template for an object with a uid, latest last.

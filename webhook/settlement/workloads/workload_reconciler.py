@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from ledger.core.model.amounts import covers
 from ledger.core.model.events import Cause
 from ledger.core.model.qualified_names import local_name
 from ledger.kube.api.api_resources import Resource
@@ -128,7 +129,7 @@ class WorkloadReconciler:
         is_sent = session.commands.is_pending(seen.namespace, seen.key) or (
             command_if_changed(entry, promised, WATCHED) is not None
         )
-        if not (is_sent and seen.awaited.lowers(promised.demand, seen.demand)):
+        if not is_sent or covers(promised.demand, seen.demand):
             return promised
         await session.catch_up()
         return with_promised_demand(session.view.state, seen)

@@ -29,6 +29,7 @@ from support.harness.settlement import (
     settling,
 )
 
+from ledger.core import snapshot_format
 from ledger.core.model.commands import Observe
 from ledger.core.model.events import Cause
 from ledger.core.model.state import State
@@ -191,12 +192,12 @@ async def test_changes_during_a_gap_are_recounted():
 class Behind:
     """A view that is behind the log until it was asked for something, as a cut-off replica's is."""
 
-    def __init__(self, writer):
-        self._writer, self._asked = writer, False
+    def __init__(self, writer, earlier=None):
+        self._writer, self._asked, self._earlier = writer, False, earlier or State()
 
     @property
     def state(self) -> State:
-        return self._writer.state if self._asked else State()
+        return self._writer.state if self._asked else self._earlier
 
     async def submit(self, command, *, dry_run=False):
         self._asked = True
@@ -222,13 +223,16 @@ async def test_list_is_compared_with_a_state_as_new_as_the_list():
         assert world.root(WEB) is None
 
 
-async def test_claims_that_another_replica_admitted_stay_charged():
+@pytest.mark.parametrize("part", [{"awaited": Awaited(ONE)}, {"assumed": tuple(TWO)}])
+async def test_claims_that_another_replica_admitted_stay_charged(part):
+    """Templates are awaited, and the size of devices is assumed, as of the replica's state."""
     async with full_world() as world:
-        await reserve(world, WEB, "web-uid")
-        seen = ObservedObject(
-            f"{CLUSTER}/red", WEB, "web-uid", 9, TWO, traits=("t",), awaited=Awaited(ONE)
-        )
-        async with session_of(world, Behind(world.writer)) as session:
+        await reserve(world, WEB, "web-uid", ONE)
+        await world.writer.submit(Observe(f"{CLUSTER}/red", WEB, "web-uid", 5, ONE))
+        earlier = snapshot_format.decode(snapshot_format.encode(world.state))
+        await reserve(world, WEB, "web-uid", base=5)
+        seen = ObservedObject(f"{CLUSTER}/red", WEB, "web-uid", 9, TWO, traits=("t",), **part)
+        async with session_of(world, Behind(world.writer, earlier)) as session:
             roots = WorkloadReconciler(
                 kind_named("deployments.apps"),
                 DEPLOYMENTS,
