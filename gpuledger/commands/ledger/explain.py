@@ -33,7 +33,8 @@ async def explain(
             "--file",
             "-f",
             metavar="FILE",
-            help="AdmissionReview, Pod or workload, JSON or YAML; - is standard input.",
+            help="AdmissionReview, pod, workload or resource claim, as JSON or YAML; - is standard"
+            " input.",
         ),
     ],
     namespace: Annotated[
