@@ -13,20 +13,30 @@ RESOURCES_MAX: Final = 8
 def amounts_text(amounts: Amounts) -> str:
     """Return amounts such as `1 GPU, 16 GiB`, "nothing" without one.
 
-    An amount without a unit, or in percent, has the name of its resource.
+    Amounts of all cards come before those of types. An amount that its unit does not explain has
+    the name of its resource.
     """
-    texts = [_one(resource, value) for resource, value in sorted(amounts.items()) if value]
-    if len(texts) > RESOURCES_MAX:
-        texts[RESOURCES_MAX:] = [f"{len(texts) - RESOURCES_MAX} more resources"]
+    names = sorted(amounts, key=lambda name: (_is_of_type(name, amounts), name))
+    texts = [_one(name, amounts[name]) for name in names if amounts[name]]
+    more = len(texts) - RESOURCES_MAX
+    if more > 0:
+        texts[RESOURCES_MAX:] = [f"{more} more resource{'s' if more > 1 else ''}"]
     return ", ".join(texts) or "nothing"
+
+
+def _is_of_type(resource: str, amounts: Amounts) -> bool:
+    """Return whether a resource is of a type of cards, such as `h100.nvidia.com/gpu`."""
+    return resource.partition(".")[2] in amounts
 
 
 def _one(resource: str, value: int) -> str:
     text, unit = amount_text(value, resource), measure(resource)
-    if unit.singular.startswith("%") or not unit.singular:
-        return f"{text} {resource}" if not unit.singular else f"{text} of a card"
+    if not unit.singular:
+        return f"{text} {resource}"
+    if unit.singular.startswith("%"):
+        text = f"{text} of a card"
     return text if unit.noun in _PLAIN else f"{text} ({resource})"
 
 
-_PLAIN: Final = ("GPUs", "GPU memory")
+_PLAIN: Final = ("GPUs", "GPU memory", "GPU cores")
 """The nouns of resources that their units explain."""

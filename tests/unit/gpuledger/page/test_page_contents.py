@@ -144,8 +144,23 @@ def test_amounts_and_durations_as_text() -> None:
     assert text == "1 GPU, 2 GiB, 3 x.io/y"
     many = amounts_text({f"x.io/{n}": 1 for n in range(RESOURCES_MAX + 2)})
     assert many.endswith("2 more resources")
+    one_more = amounts_text({f"x.io/{n}": 1 for n in range(RESOURCES_MAX + 1)})
+    assert one_more.endswith("1 more resource")
     texts = [duration_text(HOUR * n // 2) for n in (0, 1, 2, 3, 49)]
     assert texts == ["0 s", "30 min", "1 h", "1 h 30 min", "1 d"]
+
+
+def test_amounts_of_all_cards_come_before_those_of_types() -> None:
+    """The first are those of most quotas; a claim may have amounts of many types."""
+    names = {"gpu": 1, "gpucores": 10, "gpumem": 2_048}
+    types = [f"{card_type}.nvidia.com" for card_type in ("a100", "h100")]
+    typed = {f"{domain}/{name}": amount for domain in types for name, amount in names.items()}
+    text = amounts_text(typed | {f"nvidia.com/{name}": amount for name, amount in names.items()})
+    assert text == (
+        "1 GPU, 10 % of a card, 2 GiB, 1 GPU (a100.nvidia.com/gpu),"
+        " 10 % of a card (a100.nvidia.com/gpucores), 2 GiB (a100.nvidia.com/gpumem),"
+        " 1 GPU (h100.nvidia.com/gpu), 10 % of a card (h100.nvidia.com/gpucores), 1 more resource"
+    )
 
 
 def test_times_are_rfc_3339_in_utc_to_the_second() -> None:
