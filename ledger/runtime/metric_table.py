@@ -213,8 +213,8 @@ METRICS: Final = (
     Metric(
         "controllers_not_believed",
         MetricKind.GAUGE,
-        "Users that created objects of a controller in the last hour and are not configured as"
-        " one; these objects count in addition to their owner.",
+        "Users that created objects of a controller, or resource claims of pods, in the last hour"
+        " and are not configured to; these objects count in addition to their owner.",
     ),
     Metric(
         "allocators_refused",

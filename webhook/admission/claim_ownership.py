@@ -81,6 +81,16 @@ class ClaimOwnership:
             settings.claim_schedulers if is_extended else settings.claim_controllers
         )
 
+    def note_untrusted(self, claim: ResourceClaim, username: str) -> None:
+        """Record that a user who is not trusted has created a claim that names a pod as its owner.
+
+        If it is the controller under another name, all of its claims count by themselves.
+        """
+        place = place_of(claim)
+        if place is not None:
+            setting = "claim_schedulers" if place[1] == EXTENDED else "claim_controllers"
+            self._context.owner_chains.unrecognized_controllers.note_claim(setting, username)
+
     async def _serves_template(
         self, claim: ResourceClaim, place: Place, *, may_wait: bool, deadline: float
     ) -> bool | Denial:

@@ -94,6 +94,8 @@ class ResourceClaimAdmission(ObjectAdmission):
             return Verdict(namespace=reserve.namespace, key=reserve.key, warnings=bound.warnings)
         if self._ownership.is_trusted(claim, username):
             reserve = with_controller_as_owner(reserve, claim.metadata.controller())
+        elif not request.dry_run:
+            self._ownership.note_untrusted(claim, username)
         reserve = msgspec.structs.replace(
             _described(reserve, claim, policy, self._context),
             unknown=demand.unknown,

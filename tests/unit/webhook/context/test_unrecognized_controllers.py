@@ -17,6 +17,15 @@ async def test_who_is_not_believed_is_named_with_the_setting() -> None:
     assert len(unrecognized) == 1
 
 
+async def test_users_that_make_claims_of_pods_are_named_with_the_setting() -> None:
+    unrecognized = UnrecognizedControllers()
+    unrecognized.note_claim("claim_controllers", "ops")
+    [problem] = unrecognized.problems()
+    assert "ops made 1 resource claims that pods own and is not in claim_controllers" in problem
+    assert "add it to claim_controllers" in problem
+    assert len(unrecognized) == 1
+
+
 async def test_many_users_do_not_hide_a_user_that_makes_many_objects() -> None:
     unrecognized = UnrecognizedControllers()
     for _ in range(5):

@@ -68,6 +68,18 @@ async def test_claim_of_another_creator_counts_by_itself(user: str) -> None:
     assert await charged_alone(team, generated(POD), user)
 
 
+async def test_untrusted_creator_of_a_claim_is_named_and_no_other() -> None:
+    team = await charged_pod()
+    noted = team.context.owner_chains.unrecognized_controllers
+    await team.create(generated(POD), "ada", dryRun=True)
+    await team.create(generated(POD, ownerReferences=[], named="own"), "ada")
+    await team.create(generated(POD), CONTROLLER)
+    assert noted.problems() == []
+    await team.create(generated(POD, named="p-g-x2"), "ada")
+    [problem] = noted.problems()
+    assert problem.startswith("ada made 1 resource claims")
+
+
 async def test_claim_counts_with_its_pod_for_the_service_account_too() -> None:
     team = await charged_pod()
     user = "system:serviceaccount:kube-system:resource-claim-controller"
