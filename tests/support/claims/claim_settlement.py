@@ -18,14 +18,21 @@ from support.fakes.claimed_cluster import (
 from support.harness.settlement import World, full_world, settling
 
 from ledger.core.model.amounts import Amounts
+from ledger.log.memory_log import MemoryStore
 
 
 @asynccontextmanager
 async def settled_claims(
-    *, settle_seconds: float = 4.0, recount_seconds: float = 600.0, template: bool = True
+    *,
+    settle_seconds: float = 4.0,
+    recount_seconds: float = 600.0,
+    template: bool = True,
+    store: MemoryStore | None = None,
 ) -> AsyncIterator[World]:
     """Run settlement in a cluster that serves claims, and yield its world when all is listed."""
-    async with full_world(settle_seconds=settle_seconds, recount_seconds=recount_seconds) as world:
+    async with full_world(
+        settle_seconds=settle_seconds, recount_seconds=recount_seconds, store=store
+    ) as world:
         serve_claims(world)
         if template:
             make_template(world)
