@@ -9,8 +9,6 @@ envelope of the root, to no less than what the pods take. It rises only with the
 spec. So room that was saved, and may have been given away, is reserved before it is used again.
 """
 
-from typing import NamedTuple
-
 from msgspec import structs
 
 from ledger.core.model import events
@@ -18,25 +16,20 @@ from ledger.core.model.amounts import Amounts, covers, largest, minus, plus, ris
 from ledger.core.model.state import Draw, Entry, Hold, Object
 
 
-class Charged(NamedTuple):
-    """The charge of an object, and its bound."""
-
-    demand: Amounts
-    bound: Amounts | None
-
-
 def charged(
     stored: Object | None, event: events.Committed | events.Observed, held: Amounts, demand: Amounts
-) -> Charged:
-    """Return the charge of an object that an event observes with this demand.
+) -> tuple[Amounts, Amounts | None]:
+    """Return the charge and the bound of an object that an event observes with this demand.
 
     `stored` is the object of the key before the event, and `held` the demand of the hold that
     ends in it. A hold of an object with devices adds its increase to the bound.
     """
     if event.devices:
-        return Charged(demand, _bound_before_devices(stored, event.uid, held))
+        return demand, _bound_before_devices(stored, event.uid, held)
+    if stored is None or stored.bound is None:
+        return demand, None
     envelope = with_earlier_savings(stored, event.uid, demand)
-    return Charged(envelope, None if envelope == demand else demand)
+    return envelope, None if envelope == demand else demand
 
 
 def _bound_before_devices(stored: Object | None, uid: str, held: Amounts) -> Amounts:

@@ -289,23 +289,23 @@ def touched(space: Namespace, unit: str, key: str) -> list[ChargeTerm]:
 
 def with_pod(draw: Draw, entry: Entry) -> Draw:
     """Return the draw of a root's pods with one more."""
-    return Draw(
-        plus(draw.charge, entry.charge),
-        plus(draw.committed, _committed(entry)),
-        plus(draw.saved, device_bounds.saved(entry)),
-    )
+    charge, stored = plus(draw.charge, entry.charge), entry.committed
+    if stored is None:
+        return Draw(charge, draw.committed, draw.saved)
+    committed = plus(draw.committed, stored.demand)
+    if stored.bound is None:
+        return Draw(charge, committed, draw.saved)
+    return Draw(charge, committed, plus(draw.saved, device_bounds.saved(entry)))
 
 
 def _without_pod(draw: Draw, entry: Entry) -> Draw:
-    return Draw(
-        minus(draw.charge, entry.charge),
-        minus(draw.committed, _committed(entry)),
-        minus(draw.saved, device_bounds.saved(entry)),
-    )
-
-
-def _committed(entry: Entry) -> Amounts:
-    return NOTHING if entry.committed is None else entry.committed.demand
+    charge, stored = minus(draw.charge, entry.charge), entry.committed
+    if stored is None:
+        return Draw(charge, draw.committed, draw.saved)
+    committed = minus(draw.committed, stored.demand)
+    if stored.bound is None:
+        return Draw(charge, committed, draw.saved)
+    return Draw(charge, committed, minus(draw.saved, device_bounds.saved(entry)))
 
 
 def _move(state: State, space: Namespace, key: str, before: Entry, after: Entry) -> None:
@@ -332,19 +332,20 @@ def _move(state: State, space: Namespace, key: str, before: Entry, after: Entry)
             put(state, space.members, joined, {})
         put(state, space.members[joined], key, None)
         put(state, space.draws, joined, raised)
-    for root in (left, joined, key):
-        draw = space.draws.get(root)
-        if draw is not None and draw.saved:
-            _lower_envelope(state, space, root, draw)
+    if raised.saved or lowered.saved or key in space.draws:
+        _lower_envelopes(state, space, (left, joined, key))
 
 
-def _lower_envelope(state: State, space: Namespace, root: str, draw: Draw) -> None:
-    """Lower the envelope of a root by what the allocations of its pods have saved."""
-    if not is_root(root):
-        raise InvariantError(f"pods draw from {root}, which is not a root")
-    entry = space.entries.get(root)
-    if entry is None or entry.committed is None:
-        return
-    stored = device_bounds.lowered(entry.committed, draw)
-    if stored is not entry.committed:
-        put(state, space.entries, root, entry_of(stored, entry.holds))
+def _lower_envelopes(state: State, space: Namespace, roots: tuple[str, ...]) -> None:
+    """Lower the envelopes of roots by what the allocations of their pods have saved."""
+    for root in roots:
+        draw, entry = space.draws.get(root), space.entries.get(root)
+        if draw is None or not draw.saved:
+            continue
+        if not is_root(root):
+            raise InvariantError(f"pods draw from {root}, which is not a root")
+        if entry is None or entry.committed is None:
+            continue
+        stored = device_bounds.lowered(entry.committed, draw)
+        if stored is not entry.committed:
+            put(state, space.entries, root, entry_of(stored, entry.holds))

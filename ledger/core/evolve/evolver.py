@@ -129,19 +129,19 @@ def _committed(state: State, event: events.Committed, time: int) -> Postings:
     if demand is None:
         raise InvariantError(f"a commit of {event.key} names neither a hold nor a demand")
     # Records of schema 1 also commit demand that only another object's hold had room for.
-    charged = device_bounds.charged(entry.committed, event, held, demand)
+    charge, bound = device_bounds.charged(entry.committed, event, held, demand)
     root, traits = (known.root, known.traits) if known is not None else ("", ())
     committed = Object(
         event.uid,
         event.version,
-        charged.demand if charged.demand is held else interned_amounts(charged.demand),
+        charge if charge is held else interned_amounts(charge),
         time,
         root,
         traits,
         event.generation,
-        envelope_admission.admitted_part(entry, event, held, charged.demand),
+        envelope_admission.admitted_part(entry, event, held, charge),
         event.devices,
-        charged.bound,
+        bound,
     )
     return replace(state, space, event.key, entry, entry_of(committed, holds), FALLING)
 
@@ -155,18 +155,18 @@ def _observed(state: State, event: events.Observed, time: int) -> Postings:
     if event.base != events.NO_HOLD:
         hold, holds = _end_hold(state, space, entry, event.uid, event.base)
         held = hold.demand
-    charged = device_bounds.charged(entry.committed, event, held, event.demand)
+    charge, bound = device_bounds.charged(entry.committed, event, held, event.demand)
     committed = Object(
         event.uid,
         event.version,
-        interned_amounts(charged.demand),
+        interned_amounts(charge),
         time,
         interned_text(event.root),
         interned_traits(event.traits),
         event.generation,
-        envelope_admission.admitted_part(entry, event, held, charged.demand),
+        envelope_admission.admitted_part(entry, event, held, charge),
         event.devices,
-        charged.bound,
+        bound,
     )
     after = entry_of(committed, holds)
     postings = replace(state, space, event.key, entry, after, TRUTH)
