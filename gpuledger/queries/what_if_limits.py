@@ -51,6 +51,7 @@ class LimitTrial:
         """Begin with the used amounts of a state."""
         self.refused: set[str] = set()
         self._refused_keys: set[Key] = set()
+        self._refused_roots: dict[Key, Key] = {}
         self._limits = limits
         self._of = {(limit.account, limit.resource): at for at, limit in enumerate(limits)}
         self._used = [0] * len(limits)
@@ -110,8 +111,12 @@ class LimitTrial:
 
     def _inherit(self, event: Reserved | Observed) -> None:
         """Refuse the pods of a workload that would not have been created."""
-        if (event.namespace, event.root) in self._refused_keys:
+        root, key = (event.namespace, event.root), (event.namespace, event.key)
+        if root in self._refused_keys:
             self.refused.add(event.uid)
+            self._refused_roots[key] = root
+        else:
+            self._refused_roots.pop(key, None)
 
     def _created(self, event: Reserved, key: Key, *, refused: bool) -> None:
         """Record whether the object of a key exists, by its newest attempt."""
@@ -125,13 +130,17 @@ class LimitTrial:
         return delta > 0 and self._used[at] + delta > self._limits[at].limit
 
     def _post(self, key: Key, at: int, delta: int, *, counts: bool) -> None:
-        """Add changes of counted amounts; a decrease of refused amounts was never counted."""
+        """Add changes of counted amounts; a decrease of refused amounts was never counted.
+
+        An allocation of a pod lowers the charge of its root.
+        """
         if delta > 0 and not counts:
             self._never[key, at] += delta
             return
-        if delta < 0:
-            spared = min(self._never[key, at], -delta)
-            self._never[key, at] -= spared
-            delta += spared
+        for owner in (key, self._refused_roots.get(key)) if delta < 0 else ():
+            if owner is not None:
+                spared = min(self._never[owner, at], -delta)
+                self._never[owner, at] -= spared
+                delta += spared
         self._used[at] += delta
         self._peak[at] = max(self._peak[at], self._used[at])

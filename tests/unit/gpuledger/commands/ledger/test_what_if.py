@@ -14,6 +14,7 @@ from gpuledger.queries.what_if_scenarios import WhatIfQuestion, WhatIfReport
 from gpuledger.storage.open_log import OpenLog
 from ledger.core.model import commands
 from ledger.core.model.cards import OWN, Card, Part, Phase, Share
+from ledger.core.model.devices import Device
 from ledger.core.model.state import State
 from ledger.runtime.settings.settings import Settings
 
@@ -188,6 +189,24 @@ async def test_pods_of_a_workload_that_was_refused_do_not_come(ask: Asking) -> N
     )
     answer = await ask([*history, [again, placing]], **tight)
     assert (answer.limits[0].refused, answer.scenarios[2].not_created) == (1, 1)
+
+
+async def test_allocations_of_a_refused_workload_free_nothing(ask: Asking) -> None:
+    root, device = "deployments.apps/web", Device("c", "gpu", "gpu.example.com", "n1", "gpu-0")
+    steps: list[commands.AnyCommand] = [
+        commands.Reserve("local/team", root, "web", {MEMORY: 16_000})
+    ]
+    steps += [commands.Observe("local/team", root, "web", 5, {MEMORY: 16_000}, generation=1)]
+    for name in ("web-0", "web-1"):
+        pod = where(name)
+        steps += [
+            commands.Reserve(*pod, {MEMORY: 8_000}, root=root),
+            commands.Observe(*pod, 6, {MEMORY: 4_000}, root=root, devices=(device,)),
+        ]
+    more = [commands.Reserve(*where("p5"), {MEMORY: 16_000})]
+    tight = (f"team/main:limits.{MEMORY}=23999",)
+    (tried,) = (await ask([HISTORY[0], steps, more], limits=tight)).limits
+    assert (tried.refused, tried.peak) == (2, 8_000)
 
 
 async def test_what_policy_let_in_over_the_limit_is_not_refused(ask: Asking) -> None:
