@@ -16,7 +16,7 @@ _BOUND, _CARDS, _MEMORY = 10, "nvidia.com/gpu", "nvidia.com/gpumem"
 def allocated_workloads(seed: int, count: int) -> Iterator[commands.AnyCommand]:
     """Yield commands as they come from one API server: versions rise."""
     source = random.Random(seed)
-    limit = source.choice((35, 60, 1_000))
+    limit = source.choice((25, 25, 35, 60, 1_000))
     limits = {f"limits.{_MEMORY}": limit, f"requests.{_CARDS}": 8}
     quota = accounts.quota("c1", "red", "main")
     yield commands.SetLimits(quota, (NAMESPACE,), limits, asked_only=source.random() < 0.3)
@@ -31,7 +31,8 @@ def _amounts(memory: int, cards: int) -> Amounts:
 def _root(source: random.Random, version: int) -> commands.AnyCommand:
     pods = source.choice((1, 2, 3, 3, 3, 4))
     where = NAMESPACE, ROOT, source.choice(("root-1",) * 9 + ("root-2",))
-    demand, traits = _amounts(_BOUND * pods, pods), source.choice(TRAITS[:2])
+    memory = _BOUND * pods + source.choice((0, 0, 1, 3, 5))
+    demand, traits = _amounts(memory, pods), source.choice(TRAITS[:2])
     if source.random() < 0.5:
         return commands.Reserve(*where, demand, base=version, traits=traits)
     generation = source.choice((0, pods, version))
@@ -41,11 +42,11 @@ def _root(source: random.Random, version: int) -> commands.AnyCommand:
 def _pod(source: random.Random, version: int) -> commands.AnyCommand:
     name = source.randint(0, 4)
     where = NAMESPACE, f"pods/p{name}", f"uid-{name}-{source.choice((1, 1, 1, 2))}"
-    root = source.choice((ROOT,) * 8 + ("", commands.BARRED))
+    root = source.choice((ROOT,) * 7 + ("", "", commands.BARRED))
     if source.random() < 0.3:
         return commands.Reserve(*where, _amounts(_BOUND, 1), root=root)
     devices: Devices = source.choice(((), DEVICES[:1], DEVICES[:1], DEVICES[1:2]))
-    memory = source.choice((4, 8, 8, 10, 12)) if devices else _BOUND
+    memory = source.choice((1, 4, 8, 8, 10, 12)) if devices else _BOUND
     return commands.Observe(*where, version, _amounts(memory, 1), root=root, devices=devices)
 
 
