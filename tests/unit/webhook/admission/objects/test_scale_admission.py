@@ -1,6 +1,7 @@
 """A scale has a number of replicas; the template is in the parent at the same version."""
 
 import asyncio
+import json
 from copy import deepcopy
 from typing import Any
 
@@ -28,8 +29,10 @@ from support.fakes.owner_cluster import (
 )
 
 from ledger.core.model.commands import BARRED, Observe, Reserve
+from ledger.core.model.devices import Device
 from ledger.kube.api.api_resources import Resource
 from ledger.kube.api.cluster_errors import ClusterUnavailable
+from webhook.admission.explanation import explain
 from webhook.context import read_deadline
 from webhook.context.namespace_policies import NamespacePolicy
 
@@ -214,3 +217,26 @@ async def test_recorded_scales_are_judged_by_the_recorded_parent(case: str) -> N
     reserves = [command for command in team.ledger.commands() if isinstance(command, Reserve)]
     rises = new["spec"]["replicas"] > old["spec"]["replicas"]
     assert [reserve.demand[GPU] for reserve in reserves] == [new["spec"]["replicas"]] * rises
+
+
+async def test_scale_is_explained_as_decided_when_pods_are_allocated() -> None:
+    cluster = OwnerCluster(WEB)
+    cluster.namespace("team")
+    team = Namespace(cluster)
+    team.ledger.limit(memory=19_999)
+    team.ledger.apply(Observe(NAMESPACE, KEY, "u-web", 3, {GPU: 2, MEMORY: 16_000}, generation=1))
+    for name in ("a", "b"):
+        where, each = (NAMESPACE, f"pods/{name}", name), {GPU: 1, MEMORY: 8000}
+        team.ledger.apply(Observe(*where, 4, each, root=KEY))
+        given = Device("c", "gpu", "gpu.example.com", "n1", name)
+        team.ledger.apply(Observe(*where, 5, each | {MEMORY: 6000}, root=KEY, devices=(given,)))
+    assert team.ledger.used()[f"limits.{MEMORY}"] == 12_000
+    asked = review(scale(3), scale(2), operation="UPDATE", **of(DEPLOYMENTS, "scale"))
+    async with serving(team.ledger, context=team.context) as service:
+        explained = await explain(service.validating, json.dumps(asked).encode(), deadline=5)
+    assert explained.demand == {GPU: 3, MEMORY: 24_000}
+    assert "Deployment web would need 20000 MiB" in explained.answer
+    assert (await team.scale(3))["status"]["message"] == explained.answer
+    team.ledger.limit(memory=20_000)
+    assert (await team.scale(3))["allowed"]
+    assert team.ledger.used()[f"limits.{MEMORY}"] == 20_000
