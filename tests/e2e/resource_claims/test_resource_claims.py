@@ -308,13 +308,17 @@ async def test_claim_without_its_pod_returns_to_its_bound(team: ClaimTeam) -> No
     await team.open(memory=PLENTY)
     part = template("part", exactly(memory=SMALL))
     await team.make(part, pod_with("web", templates=("part",), on=ON_H100))
-    await team.allocated(1)
+    [made] = await team.allocated(1)
     await team.charge_is(memory=SMALL_CONSUMED)
-    orphan = {"gracePeriodSeconds": 0, "propagationPolicy": "Orphan"}
-    await team.cluster.must("DELETE", team.place("Pod", "web"), orphan)
+    name = made["metadata"]["name"]
+    orphan = {"metadata": {"ownerReferences": None}}
+    answer = await team.cluster.patch(team.place("ResourceClaim", name), orphan)
+    assert answer.status == 200, answer
+    assert (await team.reservations())[-1]["key"] == CLAIM_KEY + name
+    await team.remove("Pod", "web")
     await team.allocated(0)
     await team.charge_is(memory=SMALL_BOUND)
-    assert await team.holder(CLAIM_KEY + (await team.claims_are(1))[0]["metadata"]["name"])
+    assert await team.holder(CLAIM_KEY + name)
     await ledger_is_cluster(team)
 
 
