@@ -162,6 +162,8 @@ def _with_savings(space: Namespace, command: commands.Reserve) -> commands.Reser
     """Return an update of a root whose envelope has fallen with the demand that it adds to it."""
     entry = space.entries.get(command.key)
     stored = None if entry is None else entry.committed
+    if stored is None or stored.bound is None:
+        return command
     demand = device_bounds.with_earlier_savings(stored, command.uid, command.demand)
     return msgspec.structs.replace(command, demand=demand)
 
