@@ -112,11 +112,15 @@ def asked_for(stored: Object | None, uid: str, held: Amounts) -> Amounts:
 
 
 def usable(root: Entry) -> Amounts:
-    """Return the amounts that pods may draw from a root: the requested part of its envelope."""
+    """Return the amounts that pods may draw from a root: the requested part of its envelope.
+
+    While the root is stored, an attempt to create another one under its name gives them nothing.
+    """
     stored = root.committed
     amounts = NOTHING if stored is None else asked_for(stored, stored.uid, NOTHING)
     for hold in root.holds:
-        amounts = largest(amounts, asked_for(stored, hold.uid, hold.demand))
+        if stored is None or hold.uid == stored.uid:
+            amounts = largest(amounts, asked_for(stored, hold.uid, hold.demand))
     return amounts
 
 

@@ -48,6 +48,14 @@ def test_what_replaces_a_pod_that_left_is_refused_while_there_is_no_room(root: s
     assert refused(state, pod("c")).reason is Reason.QUOTA_EXCEEDED
 
 
+def test_attempt_to_create_the_root_again_gives_no_right_to_a_replacement() -> None:
+    state = running(100)
+    again = commands.Reserve(NAMESPACE, WEB, "uid-of-another", mib(100))
+    assert kinds(tell(state, again)) == ["Reserved"]
+    tell(state, observed("pods/a", 50, 30))
+    assert refused(state, pod("c")).reason is Reason.QUOTA_EXCEEDED
+
+
 def test_what_replaces_a_pod_that_left_comes_when_that_has_ended() -> None:
     state = running(100)
     tell(state, observed("pods/a", 50, 30))
