@@ -7,7 +7,7 @@ count one by one. A line that selects counts a unit by the traits of its root, o
 a root.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from ledger.core.evolve import device_bounds
@@ -293,23 +293,18 @@ def touched(space: Namespace, unit: str, key: str) -> list[ChargeTerm]:
 
 def with_pod(draw: Draw, entry: Entry) -> Draw:
     """Return the draw of a root's pods with one more."""
-    charge, stored = plus(draw.charge, entry.charge), entry.committed
-    if stored is None:
-        return Draw(charge, draw.committed, draw.saved)
-    committed = plus(draw.committed, stored.demand)
-    if stored.bound is None:
-        return Draw(charge, committed, draw.saved)
-    return Draw(charge, committed, plus(draw.saved, device_bounds.saved(entry)))
+    return _combined(draw, entry, plus)
 
 
-def _without_pod(draw: Draw, entry: Entry) -> Draw:
-    charge, stored = minus(draw.charge, entry.charge), entry.committed
+def _combined(draw: Draw, entry: Entry, combine: Callable[[Amounts, Amounts], Amounts]) -> Draw:
+    """Return the draw of a root's pods after `plus` or `minus` of one pod."""
+    charge, stored = combine(draw.charge, entry.charge), entry.committed
     if stored is None:
         return Draw(charge, draw.committed, draw.saved)
-    committed = minus(draw.committed, stored.demand)
+    committed = combine(draw.committed, stored.demand)
     if stored.bound is None:
         return Draw(charge, committed, draw.saved)
-    return Draw(charge, committed, minus(draw.saved, device_bounds.saved(entry)))
+    return Draw(charge, committed, combine(draw.saved, device_bounds.saved(entry)))
 
 
 def _move(state: State, space: Namespace, key: str, before: Entry, after: Entry) -> None:
@@ -317,7 +312,7 @@ def _move(state: State, space: Namespace, key: str, before: Entry, after: Entry)
     left, joined = drawn_from(before), drawn_from(after)
     lowered = raised = NO_DRAW
     if left:
-        lowered = _without_pod(space.draws[left], before)
+        lowered = _combined(space.draws[left], before, minus)
     if joined:
         raised = with_pod(lowered if joined == left else space.draws.get(joined, NO_DRAW), after)
     if after.committed is None and not after.holds:
