@@ -167,8 +167,9 @@ async def cards(
     card, gone when the node no longer exists, while pods hold it. With -o wide, SCALED shows limits
     in percent of the card's own amounts, and KEEPER the device plugin that hands the card out.
 
-    OFFERED is dra for a card in a ResourceSlice, which only resource claims get, with its DRIVER;
-    otherwise device-plugin. It is known to a service with a cluster, and not in a store.
+    OFFERED is dra for a card in a ResourceSlice, which only resource claims get. With -o wide it is
+    device-plugin for the cards that other pods get, and DRIVER is the driver of the slice. Both are
+    known to a service with a cluster, and not in a store.
 
     With --pods, one line per pod on a card; an empty card has one line. With -o name, the nodes.
     """
