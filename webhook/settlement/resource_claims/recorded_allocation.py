@@ -6,8 +6,9 @@ cannot show the size and the type of an allocated device then. The ledger has bo
 
 import msgspec
 
+from ledger.core.model.amounts import Amounts
 from ledger.core.model.devices import DEVICES_MAX, Device
-from ledger.core.model.state import Entry
+from ledger.core.model.state import Entry, Object
 from webhook.context.admitted_demand import NOTHING_AWAITED
 from webhook.settlement.observation_commands import ObservedObject
 
@@ -16,7 +17,7 @@ def with_recorded_allocation(entry: Entry | None, seen: ObservedObject) -> Obser
     """Return the observation with the recorded devices and demand if slices lack its devices.
 
     `entry` is that of the object's key. An observation with other devices than the recorded ones
-    is returned as it is.
+    is returned as it is. Native resources, which a resize changes, are those of the observation.
     """
     stored = entry.committed if entry is not None else None
     if stored is None or stored.uid != seen.uid or not seen.devices or seen.gated:
@@ -30,10 +31,19 @@ def with_recorded_allocation(entry: Entry | None, seen: ObservedObject) -> Obser
     return msgspec.structs.replace(
         seen,
         devices=stored.devices,
-        demand=stored.demand,
+        demand=_demand(stored, seen),
         assumed=(),
         awaited=NOTHING_AWAITED,
     )
+
+
+def _demand(stored: Object, seen: ObservedObject) -> Amounts:
+    """Return the recorded amounts of devices and the observed ones of native resources."""
+    if seen.problem:
+        return stored.demand
+    devices = {name: amount for name, amount in stored.demand.items() if "/" in name}
+    native = {name: amount for name, amount in seen.demand.items() if "/" not in name}
+    return devices | native
 
 
 def _names(device: Device) -> tuple[str, ...]:

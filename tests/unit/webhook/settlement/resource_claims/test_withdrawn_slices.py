@@ -13,7 +13,11 @@ from support.fakes.claimed_cluster import (
     make_claim,
 )
 
+from ledger.core.model.devices import Device
+from ledger.core.model.state import Entry, Object
 from ledger.kube.api.api_resources import CLAIMS, RESOURCE_SLICES
+from webhook.settlement.observation_commands import ObservedObject
+from webhook.settlement.resource_claims.recorded_allocation import with_recorded_allocation
 
 WHOLE = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 100, "nvidia.com/gpumem": 81_920}
 
@@ -47,3 +51,17 @@ async def test_recount_keeps_an_allocation_whose_slice_is_gone(generated: bool) 
         await world.until(lambda: not stored().committed.devices)
         allocate(world, name, device="gpu-1")
         await world.until(lambda: charge_of(stored())["nvidia.com/gpumem"] == 4096)
+
+
+@pytest.mark.parametrize("problem", ["", "unreadable"])
+def test_resize_counts_while_the_slice_is_gone(problem: str) -> None:
+    known = Device("c", "g", DRIVER, "n1", "gpu-0", node="k/n1", card="GPU-1")
+    gone = Device("c", "g", DRIVER, "n1", "gpu-0")
+    stored = Object("u", 1, {"nvidia.com/gpumem": 10, "requests.cpu": 1_000}, 0, devices=(known,))
+    largest = {"nvidia.com/gpumem": 99, "requests.cpu": 4_000}
+    demand = {} if problem else largest
+    seen = ObservedObject("k/red", "pods/p", "u", 2, demand, problem=problem, devices=(gone,))
+    kept = with_recorded_allocation(Entry(stored, (), stored.demand), seen)
+    assert kept.devices == (known,)
+    cpu = 1_000 if problem else 4_000
+    assert kept.demand == {"nvidia.com/gpumem": 10, "requests.cpu": cpu}
