@@ -110,6 +110,19 @@ def test_an_update_reserves_what_it_adds(settled: State) -> None:
     assert settled.used == [5 * CONSUMED]
 
 
+def test_a_repeated_update_of_more_raises_by_what_it_adds(settled: State) -> None:
+    """Another body at the same base, as after a webhook that changed the object once more."""
+    assert told(settled, update(30, PODS * BOUND + 2)) == ["Reserved"]
+    assert settled.used == [32 + 2]
+    assert told(settled, update(30, 5 * BOUND)) == ["Raised"]
+    assert settled.used == [32 + BOUND]
+    refused = decide(settled, update(30, 6 * BOUND))
+    assert isinstance(refused, Denial)
+    assert "would need 52" in refused.message
+    assert told(settled, root(31, 5 * BOUND, generation=2)) == ["Committed"]
+    assert (settled.used, stored(settled).admitted) == ([42], None)
+
+
 def test_an_update_within_the_saved_room_needs_room(settled: State) -> None:
     others = Reserve(TEAM, "pods/other", "other", {MEMORY: 50 - PODS * CONSUMED})
     assert told(settled, others) == ["Reserved"]
