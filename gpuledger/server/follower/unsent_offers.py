@@ -12,8 +12,8 @@ import msgspec
 
 from extender.settlement.allocated_devices.offered_cards import OfferedCards
 
-UUIDS_MAX: Final = 10_000
-"""Most uuids of a message. The API server bounds an attribute of a device to 64 characters."""
+UUIDS_MAX: Final = 4_000
+"""Most uuids of a message; one has at most 128 characters, each of at most 6 bytes of JSON."""
 
 NODES_MAX: Final = 2_000
 """Most nodes of a message; a name has at most 253 characters."""

@@ -9,6 +9,7 @@ from gpuledger.server.follower import unsent_offers
 from gpuledger.server.follower.card_answers import CardAnswers
 from gpuledger.server.follower.follower_process import QUESTION_BYTES_MAX
 from gpuledger.server.follower.unsent_offers import OfferMessage, UnsentOffers
+from ledger.kube.resource_claims.device_shapes import TEXT_MAX
 from ledger.runtime.settings.settings import Settings
 
 
@@ -69,13 +70,21 @@ def test_messages_of_many_cards_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     for number in range(5_000):
         offered.set(f"{number:0253}", uuids(number))
     offers = UnsentOffers(offered)
-    assert follower.ask(offers) == 3 + 5_000
-    assert len(follower.messages) > 3
+    assert follower.ask(offers) == 7 + 5_000
+    assert len(follower.messages) > 7
     assert follower.has(offered)
     monkeypatch.setattr(unsent_offers, "UUIDS_MAX", 2)
     offered.set("", uuids(1, 2, 3))
     follower.ask(offers)
     assert [message.offers[0].goes_on for message in follower.messages] == [True, False]
+    assert follower.has(offered)
+
+
+def test_messages_of_the_longest_uuids_are_bounded() -> None:
+    """A driver chooses the texts of its slices, also ones that JSON escapes."""
+    offered, follower = OfferedCards(), Receiver()
+    offered.set("n1", {f"{number:05}".ljust(TEXT_MAX, "\1"): NVIDIA for number in range(10_000)})
+    assert follower.ask(UnsentOffers(offered)) == 3
     assert follower.has(offered)
 
 
