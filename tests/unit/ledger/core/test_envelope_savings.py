@@ -144,6 +144,18 @@ def test_an_unreviewed_increase_is_charged_beside_the_savings(settled: State) ->
     assert (settled.used, stored(settled).admitted) == ([42], {MEMORY: 32})
 
 
+def test_savings_lower_the_reviewed_part_as_well(settled: State) -> None:
+    """Otherwise a pod could draw from it what the root is not charged."""
+    told(settled, root(30, 5 * BOUND, generation=2))
+    told(settled, *(pod(number, 40 + number, 1) for number in range(PODS)))
+    told(settled, pod(4, 50, BOUND, allocated=False))
+    told(settled, pod(4, 51, 1))
+    assert (settled.used, stored(settled).admitted) == ([5], None)
+    again = Reserve(TEAM, "pods/p9", "uid-9", {MEMORY: BOUND}, root=WEB)
+    assert told(settled, again) == ["Reserved"]
+    assert settled.used == [5 + BOUND]
+
+
 def test_the_place_of_a_deleted_pod_is_kept_as_it_was_settled(settled: State) -> None:
     told(settled, gone(0, 30))
     assert settled.used == [32]
