@@ -96,6 +96,16 @@ def test_cards_include_those_of_incomplete_pools() -> None:
     assert made.cards("") == {}
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_card_of_two_drivers_has_the_first_by_name(order: tuple[int, int]) -> None:
+    drivers = sorted(("gpu.nvidia.com", DRIVER))
+    each = [resource_slice(A, name=driver, driver=driver) for driver in drivers]
+    made = supply(*(each[number] for number in order))
+    assert made.cards("n1") == {"GPU-a": drivers[0]}
+    made.drop_slice(drivers[0])
+    assert made.cards("n1") == {"GPU-a": drivers[1]}
+
+
 def test_a_slice_that_moves_to_another_pool_leaves_the_first() -> None:
     made = supply(resource_slice(A, name="s", node="n1"), resource_slice(A, name="s", node="n2"))
     assert [each.pool for each in counted_devices(made)] == ["n2"]
