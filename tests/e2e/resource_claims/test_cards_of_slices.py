@@ -1,7 +1,6 @@
 """Cards that a node announces and a ResourceSlice has: kube-scheduler allocates them."""
 
 import ssl
-import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -22,6 +21,9 @@ from tests.e2e.resource_claims.support.claim_supply import (
     API,
     H100_NODE,
     SHARED_DRIVER,
+    SMALL,
+    SMALL_BOUND,
+    SMALL_CONSUMED,
     WHOLE,
     WHOLE_DRIVER,
     WHOLE_MIB,
@@ -114,9 +116,7 @@ def whole_cards(count: int) -> Manifest:
     return pod
 
 
-async def test_cards_of_slices_belong_to_the_allocator(yard: ClaimCluster) -> None:
-    team = ClaimTeam(f"team-{uuid.uuid4().hex[:8]}", yard)
-    await yard.run_service()
+async def test_cards_of_slices_belong_to_the_allocator(yard: ClaimCluster, team: ClaimTeam) -> None:
     await team.open(memory=100_000, cards=10, cores=1000)
     await eventually(
         lambda: on_cards(team),
@@ -138,12 +138,12 @@ async def test_cards_of_slices_belong_to_the_allocator(yard: ClaimCluster) -> No
     report = await fit(team, pod_with("web", claims=("own",)))
     assert (report["fits"], report["pods"][0]["claims"]) == (False, ["c0"])
     # kube-scheduler's allocations are on the cards of the ledger: of a pod, and of a claim.
-    await team.make(template("part", exactly(memory="7500Mi", cores="20")))
+    await team.make(template("part", exactly(memory=SMALL, cores="20")))
     await team.make(claim("own", exactly(memory="16Gi", cores="10")))
     await team.make(pod_with("web", templates=("part",), on=ON_NODE))
     await team.make(pod_with("user", claims=("own",), on=ON_NODE))
     await team.allocated(2)
-    web, own = {"pods/web": 8_192}, {f"{CLAIM_KEY}own": 16_384}
+    web, own = {"pods/web": SMALL_CONSUMED}, {f"{CLAIM_KEY}own": 16_384}
     seen = await eventually(
         lambda: on_cards(team),
         lambda cards: sum(len(cards[uuid]) for uuid in SHARED_CARDS) == 2,
@@ -159,27 +159,26 @@ async def test_cards_of_slices_belong_to_the_allocator(yard: ClaimCluster) -> No
     await cards_are(team, {}, {})
 
 
-async def test_withdrawn_slices_change_no_charge(yard: ClaimCluster) -> None:
-    team = ClaimTeam(f"team-{uuid.uuid4().hex[:8]}", yard)
-    await yard.run_service()
+async def test_withdrawn_slices_change_no_charge(yard: ClaimCluster, team: ClaimTeam) -> None:
     await team.open(memory=1_000_000)
-    await team.make(claim("waits", exactly(memory="7500Mi")), claim("whole", exactly(WHOLE)))
+    await team.make(claim("waits", exactly(memory=SMALL)), claim("whole", exactly(WHOLE)))
     await team.make(pod_with("user", claims=("whole",), on=ON_NODE))
     await team.allocated(1)
-    charge = 10_240 + WHOLE_MIB
+    charge = SMALL_BOUND + WHOLE_MIB
     await team.charge_is(memory=charge)
     before = await team.holder(CLAIM_KEY + "whole")
     pools = (A100_NODE, SHARED_DRIVER), (H100_NODE, WHOLE_DRIVER)
     async with withdrawn(team.cluster, *pools):
         yard.service.kill()
         await yard.run_service()
-        await team.make(claim("after", exactly(memory="7500Mi")))
-        await team.charge_is(memory=charge + 8_192)
+        await team.make(claim("after", exactly(memory=SMALL)))
+        await team.charge_is(memory=charge + SMALL_CONSUMED)
         assert await team.holder(CLAIM_KEY + "whole") == before
 
 
-async def test_slice_with_the_card_of_a_placed_pod_is_drift(yard: ClaimCluster) -> None:
-    team = ClaimTeam(f"team-{uuid.uuid4().hex[:8]}", yard)
+async def test_slice_with_the_card_of_a_placed_pod_is_drift(
+    yard: ClaimCluster, team: ClaimTeam
+) -> None:
     await team.open(memory=100_000, cards=10, cores=1000)
     waiting = whole_cards(1)
     waiting["spec"]["schedulerName"] = "nobody"

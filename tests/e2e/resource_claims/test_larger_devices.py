@@ -1,6 +1,5 @@
 """Refusals of claims and allocations that the scheduler writes, as its events show them."""
 
-import uuid
 from collections.abc import AsyncIterator
 
 import pytest
@@ -36,11 +35,6 @@ async def yard(assets, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
     settings = {"review_claim_status": "true", "worst_card_memory": str(ASSUMED_MIB)}
     async with opened(assets, folder, **settings) as running:
         yield running
-
-
-@pytest.fixture
-def team(yard: ClaimCluster) -> ClaimTeam:
-    return ClaimTeam(f"team-{uuid.uuid4().hex[:8]}", yard)
 
 
 async def refusal(team: ClaimTeam) -> str:

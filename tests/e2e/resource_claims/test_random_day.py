@@ -1,16 +1,12 @@
 """A random day of resource claims with kills, compared with plain lists of the API server."""
 
 import random
-import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Final
 
 import pytest
-import pytest_asyncio
 
-from tests.e2e.resource_claims.support.claim_agreement import TYPES, ledger_is_cluster
-from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster, opened
+from tests.e2e.resource_claims.support.claim_agreement import ledger_is_cluster
+from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster
 from tests.e2e.resource_claims.support.claim_day import ClaimDay
 from tests.e2e.resource_claims.support.claim_team import ClaimTeam
 
@@ -30,22 +26,12 @@ TIGHT: Final = {"memory": 61_440, "cards": 12, "cores": 300}
 WIDE: Final = {"memory": 1_000_000, "cards": 1_000, "cores": 100_000}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def yard(
-    assets: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[ClaimCluster]:
-    """Run the cluster of the day."""
-    folder = tmp_path_factory.mktemp("day")
-    async with opened(assets, folder, gpu_types=",".join(TYPES)) as running:
-        yield running
-
-
 @pytest.mark.parametrize("seed", range(3))
 async def test_the_ledger_is_the_cluster_after_each_part_of_a_random_day(
     yard: ClaimCluster, seed: int
 ) -> None:
     await yard.run_service()
-    teams = tuple(ClaimTeam(f"day-{uuid.uuid4().hex[:8]}", yard) for _ in range(2))
+    teams = tuple(ClaimTeam(yard) for _ in range(2))
     for team, limits in zip(teams, (TIGHT, WIDE), strict=True):
         await team.open(**limits)
     day, chance = ClaimDay(teams, seed), random.Random(seed)

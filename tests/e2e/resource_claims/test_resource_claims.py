@@ -1,9 +1,6 @@
 """Resource claims on a real API server, kube-scheduler and kube-controller-manager."""
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -16,8 +13,8 @@ from tests.e2e.harness.cluster import Manifest
 from tests.e2e.harness.controlplane import TENANT
 from tests.e2e.objects.pods import MEMORY
 from tests.e2e.resource_claims.support import claim_supply
-from tests.e2e.resource_claims.support.claim_agreement import TYPES, ledger_is_cluster
-from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster, opened
+from tests.e2e.resource_claims.support.claim_agreement import ledger_is_cluster
+from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster
 from tests.e2e.resource_claims.support.claim_manifests import (
     ON_H100,
     claim,
@@ -33,6 +30,9 @@ from tests.e2e.resource_claims.support.claim_supply import (
     H100_NODE,
     SHARED,
     SHARED_DRIVER,
+    SMALL,
+    SMALL_BOUND,
+    SMALL_CONSUMED,
     WHOLE,
     WHOLE_MIB,
 )
@@ -47,33 +47,16 @@ pytestmark = [
 COUNT_MAX: Final = 2**63 - 1
 EXTENDED: Final = "resource.kubernetes.io/extended-resource-claim"
 CONTROLLER: Final = "system:serviceaccount:kube-system:resource-claim-controller"
-SMALL: Final = "7500Mi"
-SMALL_BOUND: Final = 10_240
-"""MiB of an A100; an H100 gives 8,192."""
-SMALL_CONSUMED: Final = 8_192
 LARGE: Final = "20Gi"
 LARGE_MIB: Final = 20_480
 PLENTY: Final = 1_000_000
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def yard(
-    assets: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[ClaimCluster]:
-    """Run the cluster of all tests of this file."""
-    folder = tmp_path_factory.mktemp("claims")
-    async with opened(assets, folder, gpu_types=",".join(TYPES)) as running:
-        await grant(running.cluster, TENANT, EVERYTHING)
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def team(yard: ClaimCluster) -> AsyncIterator[ClaimTeam]:
-    """Return a namespace of its own for a test, which the test opens with its limits."""
-    await yard.run_service()
-    yield ClaimTeam(f"team-{uuid.uuid4().hex[:8]}", yard)
-    fall = yard.service.fall()
-    assert not fall, fall
+async def yard(yard: ClaimCluster) -> ClaimCluster:
+    """Return the cluster with all rights for a tenant."""
+    await grant(yard.cluster, TENANT, EVERYTHING)
+    return yard
 
 
 def of_pod(pod: Manifest, name: str, *requests: Manifest, use: str = "t0") -> Manifest:

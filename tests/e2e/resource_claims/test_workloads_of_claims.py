@@ -1,16 +1,12 @@
 """Workloads whose pods have resource claims, from their templates to what their pods consume."""
 
-import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Final
 
 import pytest
-import pytest_asyncio
 
 from tests.e2e.objects.pods import CARDS, MEMORY
-from tests.e2e.resource_claims.support.claim_agreement import TYPES, ledger_is_cluster
-from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster, opened
+from tests.e2e.resource_claims.support.claim_agreement import ledger_is_cluster
+from tests.e2e.resource_claims.support.claim_cluster import ClaimCluster
 from tests.e2e.resource_claims.support.claim_manifests import (
     claim,
     deployment_with,
@@ -18,7 +14,12 @@ from tests.e2e.resource_claims.support.claim_manifests import (
     pod_with,
     template,
 )
-from tests.e2e.resource_claims.support.claim_supply import H100_NODE
+from tests.e2e.resource_claims.support.claim_supply import (
+    H100_NODE,
+    SMALL,
+    SMALL_BOUND,
+    SMALL_CONSUMED,
+)
 from tests.e2e.resource_claims.support.claim_team import ClaimTeam
 
 pytestmark = [
@@ -27,31 +28,8 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
 ]
 
-SMALL: Final = "7500Mi"
-SMALL_BOUND: Final = 10_240
-"""MiB of an A100; an H100 gives 8,192."""
-SMALL_CONSUMED: Final = 8_192
 PLENTY: Final = 1_000_000
 STRATEGIC: Final = {"Content-Type": "application/strategic-merge-patch+json"}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def yard(
-    assets: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[ClaimCluster]:
-    """Run the cluster of all tests of this file."""
-    folder = tmp_path_factory.mktemp("workloads")
-    async with opened(assets, folder, gpu_types=",".join(TYPES)) as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def team(yard: ClaimCluster) -> AsyncIterator[ClaimTeam]:
-    """Return a namespace of its own for a test, which the test opens with its limits."""
-    await yard.run_service()
-    yield ClaimTeam(f"team-{uuid.uuid4().hex[:8]}", yard)
-    fall = yard.service.fall()
-    assert not fall, fall
 
 
 async def test_a_deployment_is_charged_what_its_pods_consume(

@@ -15,15 +15,16 @@ from tests.e2e.resource_claims.support.claim_manifests import (
     pod_with,
     template,
 )
-from tests.e2e.resource_claims.support.claim_supply import API, H100_NODE
+from tests.e2e.resource_claims.support.claim_supply import (
+    API,
+    H100_NODE,
+    SMALL,
+    SMALL_BOUND,
+    SMALL_CONSUMED,
+)
 from tests.e2e.resource_claims.support.claim_team import ClaimTeam
 
 LIMIT_MIB: Final = 30_720
-ASKED: Final = "7500Mi"
-BOUND_MIB: Final = 10_240
-"""An A100 gives memory in steps of 5 GiB."""
-CONSUMED_MIB: Final = 8_192
-"""An H100 gives memory in steps of 1 GiB."""
 CORES: Final = 20
 
 
@@ -67,11 +68,11 @@ class ClaimStory:
         with teller.step("Limit the namespace, write a template, and ask for more than the limit"):
             await team.open(memory=LIMIT_MIB, cards=10, cores=1000)
             teller.line(f"limits.{MEMORY}: {LIMIT_MIB:,} MiB")
-            await team.make(template("part", exactly(memory=ASKED, cores=str(CORES))))
+            await team.make(template("part", exactly(memory=SMALL, cores=str(CORES))))
             teller.command("kubectl create -f template.yaml    # 7500Mi of a shared card")
             teller.command("kubectl create -f deployment.yaml    # 4 pods of this template")
             greedy = deployment_with("web", 4, templates=("part",))
-            message = await team.refused(greedy, str(4 * BOUND_MIB), str(LIMIT_MIB))
+            message = await team.refused(greedy, str(4 * SMALL_BOUND), str(LIMIT_MIB))
             teller.block(message)
             teller.claim("the user of the Deployment reads the denial, with numbers")
             await team.charge_is(memory=0, cards=0, cores=0)
@@ -80,11 +81,11 @@ class ClaimStory:
         teller, team = self.teller, self.team
         with teller.step("Post a pod of the template that no node accepts yet"):
             await team.make(pod_with("web", templates=("part",), on=team.gate))
-            await team.charge_is(memory=BOUND_MIB, cards=1, cores=CORES)
-            teller.claim(f"it is charged {BOUND_MIB:,} MiB, the most that a card could consume")
+            await team.charge_is(memory=SMALL_BOUND, cards=1, cores=CORES)
+            teller.claim(f"it is charged {SMALL_BOUND:,} MiB, the most that a card could consume")
         with teller.step("Let the controller make the claim"):
             [made] = await team.claims_are(1)
-            await team.charge_is(memory=BOUND_MIB, cards=1, cores=CORES)
+            await team.charge_is(memory=SMALL_BOUND, cards=1, cores=CORES)
             assert await team.holder(CLAIM_KEY + made["metadata"]["name"]) is None
             teller.claim(f"claim {made['metadata']['name']} belongs to the pod's charge: no more")
 
@@ -96,8 +97,8 @@ class ClaimStory:
             [result] = allocated["status"]["allocation"]["devices"]["results"]
             teller.line(f"{result['driver']}/{result['pool']}/{result['device']}")
             teller.line(f"consumed: {result['consumedCapacity']}")
-            await team.charge_is(memory=CONSUMED_MIB, cards=1, cores=CORES)
-            teller.claim(f"the charge is settled to {CONSUMED_MIB:,} MiB")
+            await team.charge_is(memory=SMALL_CONSUMED, cards=1, cores=CORES)
+            teller.claim(f"the charge is settled to {SMALL_CONSUMED:,} MiB")
             held = await team.holder("pods/web")
             assert held is not None
             [device] = held["devices"]
@@ -109,21 +110,23 @@ class ClaimStory:
     async def _named_claim(self) -> None:
         teller, team = self.teller, self.team
         with teller.step("Write a claim, and let two pods use it"):
-            both = BOUND_MIB + CONSUMED_MIB
-            await team.make(claim("own", exactly(memory=ASKED, cores=str(CORES))))
+            both = SMALL_BOUND + SMALL_CONSUMED
+            await team.make(claim("own", exactly(memory=SMALL, cores=str(CORES))))
             await team.charge_is(memory=both, cards=2, cores=2 * CORES)
             teller.claim(f"the claim is charged itself: {both:,} MiB in sum, before a pod uses it")
             await team.make(*(pod_with(name, claims=("own",), on=ON_H100) for name in ("a", "b")))
             await team.allocated(2)
-            await team.charge_is(memory=2 * CONSUMED_MIB, cards=2, cores=2 * CORES)
-            teller.claim(f"allocated and used by two pods, it is charged {CONSUMED_MIB:,} MiB once")
+            await team.charge_is(memory=2 * SMALL_CONSUMED, cards=2, cores=2 * CORES)
+            teller.claim(
+                f"allocated and used by two pods, it is charged {SMALL_CONSUMED:,} MiB once"
+            )
 
     async def _release(self) -> None:
         teller, team = self.teller, self.team
         with teller.step("Delete the pods, then the claim"):
             await team.remove("Pod", "web", "a", "b")
-            await team.charge_is(memory=BOUND_MIB, cards=1, cores=CORES)
-            teller.claim(f"the claim that no pod uses is charged its bound, {BOUND_MIB:,} MiB")
+            await team.charge_is(memory=SMALL_BOUND, cards=1, cores=CORES)
+            teller.claim(f"the claim that no pod uses is charged its bound, {SMALL_BOUND:,} MiB")
             await team.remove("ResourceClaim", "own")
             await team.charge_is(memory=0, cards=0, cores=0)
             teller.claim("everything is released")
@@ -134,18 +137,18 @@ class ClaimStory:
             teller.command("kubectl create -f deployment.yaml    # 3 pods of this template")
             with team.yard.paused_controllers():
                 await team.make(deployment_with("web", 3, templates=("part",), on=ON_H100))
-                await team.charge_is(memory=3 * BOUND_MIB, cards=3, cores=3 * CORES)
-            teller.claim(f"without a pod yet, it is charged {3 * BOUND_MIB:,} MiB, three bounds")
+                await team.charge_is(memory=3 * SMALL_BOUND, cards=3, cores=3 * CORES)
+            teller.claim(f"without a pod yet, it is charged {3 * SMALL_BOUND:,} MiB, three bounds")
             await team.allocated(3)
-            await team.charge_is(memory=3 * CONSUMED_MIB, cards=3, cores=3 * CORES)
+            await team.charge_is(memory=3 * SMALL_CONSUMED, cards=3, cores=3 * CORES)
             teller.claim(
-                f"its pods are allocated, and the charge falls to {3 * CONSUMED_MIB:,} MiB"
+                f"its pods are allocated, and the charge falls to {3 * SMALL_CONSUMED:,} MiB"
             )
         with teller.step("Scale it to 4 pods, then delete it"):
             teller.command("kubectl scale deployment web --replicas=4")
             scaled = await team.scale("web", 4)
             assert scaled.status == 403, scaled
-            assert str(3 * CONSUMED_MIB + BOUND_MIB) in scaled.message, scaled.message
+            assert str(3 * SMALL_CONSUMED + SMALL_BOUND) in scaled.message, scaled.message
             teller.block(scaled.message)
             teller.claim("the 4th pod would need its bound beside what the others consume")
             await team.remove("Deployment", "web")

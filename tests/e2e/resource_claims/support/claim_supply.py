@@ -22,6 +22,12 @@ WHOLE: Final = "whole-gpu"
 NET: Final = "net"
 WHOLE_MIB: Final = 46_068
 
+SMALL: Final = "7500Mi"
+SMALL_BOUND: Final = 10_240
+"""MiB that a claim for `SMALL` could consume: an A100 gives memory in steps of 5 GiB."""
+SMALL_CONSUMED: Final = 8_192
+"""MiB that it consumes of an H100, which gives memory in steps of 1 GiB."""
+
 
 def shared_card(name: str, product: str, memory: str, step: str, uuid: str) -> Manifest:
     """Return a card that claims share by memory and cores."""

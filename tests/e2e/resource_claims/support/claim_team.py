@@ -1,5 +1,6 @@
 """One namespace of a test of resource claims."""
 
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, cast
 
@@ -28,10 +29,11 @@ _PATHS: Final = {
 
 
 class ClaimTeam(Team):
-    """A namespace with pods, claims and templates."""
+    """A namespace with a new name, its pods, claims and templates."""
 
-    def __init__(self, namespace: str, yard: ClaimCluster) -> None:
-        super().__init__(namespace, yard.cluster, yard.service, _NO_WEBHOOK)
+    def __init__(self, yard: ClaimCluster) -> None:
+        name = f"team-{uuid.uuid4().hex[:8]}"
+        super().__init__(name, yard.cluster, yard.service, _NO_WEBHOOK)
         self.yard = yard
 
     async def open(self, **limits: int) -> None:
