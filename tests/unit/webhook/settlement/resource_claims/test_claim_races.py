@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+from support.builders.settled_workloads import reserve
 from support.claims.claim_settlement import pod_is_charged, settled_claims
 from support.fakes.claimed_cluster import (
     BOUND,
@@ -13,12 +14,14 @@ from support.fakes.claimed_cluster import (
     make_claim,
     make_pod,
     make_template,
+    pod_charge,
     reserve_key,
     serve_claims,
     show_claim,
 )
 from support.harness.settlement import World, full_world, pod_reconciler, session_of, settling
 
+from ledger.core import snapshot_format
 from ledger.core.model.commands import Observe
 from ledger.core.model.devices import Device
 from ledger.core.model.events import Committed
@@ -32,6 +35,8 @@ from webhook.settlement.open_attempt_ages import AttemptAges
 from webhook.settlement.pod_observation import observe_counted_pod
 from webhook.settlement.resource_claims.resource_claim_reconciler import ResourceClaimReconciler
 from webhook.settlement.resource_claims.seen_claims import SeenClaim, seen_claim
+
+MEMORY = "nvidia.com/gpumem"
 
 
 def reconciler_of(session: SettlementSession) -> ResourceClaimReconciler:
@@ -76,11 +81,11 @@ async def test_pod_is_observed_again_when_an_older_observation_was_stored_last()
 
 
 class Behind:
-    """A state without entries until a command was decided: that of a slow replica."""
+    """An earlier state, at first without entries, until a command was decided: a slow replica."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, earlier: State | None = None) -> None:
         self._world = world
-        self.state = State()
+        self.state = earlier or State()
 
     async def submit(self, command: Any, *, dry_run: bool = False) -> Any:
         answer = await self._world.submit(command, dry_run=dry_run)
@@ -105,6 +110,23 @@ async def test_reservation_of_a_claim_counts_before_its_pod_is_raised():
             await session.commands.flush()
         assert [item for item in world.asked if isinstance(item, Observe)] == []
         assert world.entry("p") is None
+
+
+async def test_claims_that_another_replica_admitted_for_a_pod_stay_charged():
+    """Else the pod has only what was admitted before, and its claims are refused."""
+    less = {**BOUND, MEMORY: 1}
+    async with supplied() as world:
+        await reserve(world, "pods/p", "u", less)
+        await world.writer.submit(Observe(RED, "pods/p", "u", 5, less))
+        earlier = snapshot_format.decode(snapshot_format.encode(world.state))
+        await reserve(world, "pods/p", "u", BOUND, base=5)
+        pod = msgspec.convert(make_pod(world, "p", uid="u"), Pod)
+        assert pod.metadata.version() > 5
+        async with session_of(world, Behind(world, earlier)) as session:
+            await pod_reconciler(session, world.writer).take(Changed(200, pod))
+            await session.commands.flush()
+        assert world.entry("p").committed.version == pod.metadata.version()
+        assert pod_charge(world, "p") == BOUND
 
 
 async def test_claims_are_listed_when_changes_follow_a_list_after_absence():
