@@ -144,6 +144,7 @@ async def cards(request: PageRequest) -> Cards:
         names_hidden=any(cell.others for node in nodes for cell in node.cells),
         has_slices=any(cell.driver for node in nodes for cell in node.cells),
         slices_unknown=wanted.state == CardState.DRA
+        and bool(there.read)
         and all(card.offered_by is msgspec.UNSET for card in there.read),
     )
 

@@ -149,6 +149,21 @@ async def test_the_filter_of_slices_names_the_limit_where_none_are_known(
 
 
 @pytest.mark.parametrize(
+    ("query", "offers"),
+    [("state=dra&node=none", FixedSlices("c1", {})), ("state=lost", None)],
+)
+async def test_filters_without_a_card_name_no_limit_of_slices(
+    projection: Path, query: str, offers: FixedSlices | None
+) -> None:
+    source = FakeSource()
+    source.offers = offers
+    async with pages(projection, source=source) as client:
+        text = (await client.get(f"/page/cards?{query}")).text
+    assert "No card matches." in text
+    assert "the log has no slices" not in text
+
+
+@pytest.mark.parametrize(
     ("since", "usable"), [(0, ["4 of 6", "6 of 6"]), (None, ["5 of 6", "6 of 6"])]
 )
 async def test_cards_in_slices_are_not_usable_by_a_namespace(
